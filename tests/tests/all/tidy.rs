@@ -1,6 +1,6 @@
 //! The house stays as ARCHITECTURE.md draws it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -171,6 +171,245 @@ fn unsafe_code_stands_in_the_module_alone() {
     }
 }
 
+/// The floors of the module from the lowest, and the files of each with what is below them.
+const FLOORS: [&[&str]; 8] = [
+    &["nginx"],
+    &["settings"],
+    &["worker"],
+    &["respond", "settled", "state", "headers"],
+    &[
+        "handler",
+        "fallback",
+        "status",
+        "visits",
+        "misses",
+        "answers",
+        "foresight",
+        "variables",
+    ],
+    &["driver"],
+    &["directives", "layout"],
+    &["lib"],
+];
+
+/// The files of the module, by their paths: `worker`, `worker::edge`.
+fn files_of_the_module() -> BTreeMap<String, PathBuf> {
+    let root = workspace().join("ngx-module/src");
+    let files = files_below(&root, ".rs").into_iter().map(|file| {
+        let inside = file.strip_prefix(&root).expect("below the module");
+        let name = inside.with_extension("").display().to_string();
+        (name.replace('/', "::"), file)
+    });
+    files.collect()
+}
+
+/// The paths behind `use crate::` in a file, each of a group apart.
+fn used_paths(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for used in code.split("use crate::").skip(1) {
+        let used = used.split(';').next().unwrap_or_default();
+        match used.strip_prefix('{') {
+            None => paths.push(used.to_owned()),
+            Some(group) => {
+                assert!(!group.contains('{'), "a group in a group: {used}");
+                let group = group.trim_end_matches('}').split(',');
+                let names = group.map(|it| it.split(" as ").next().unwrap_or_default().trim());
+                paths.extend(names.filter(|it| !it.is_empty()).map(str::to_owned));
+            }
+        }
+    }
+    paths
+}
+
+/// The files that each file of the module uses.
+fn arrows_of_the_module() -> BTreeMap<String, BTreeSet<String>> {
+    let files = files_of_the_module();
+    let mut arrows = BTreeMap::new();
+    for (name, file) in &files {
+        let code = code_of(file);
+        let uses = used_paths(&code);
+        let mentions = code.matches("crate::").count() - code.matches("$crate::").count();
+        assert_eq!(
+            mentions,
+            code.matches("use crate::").count(),
+            "{name}: crate:: outside of use"
+        );
+        assert!(
+            name == "lib" || !code.contains("super::"),
+            "{name}: super::"
+        );
+        let targets = uses.iter().map(|path| {
+            let mut target = path.split("::{").next().unwrap_or_default();
+            while !files.contains_key(target) {
+                let shorter = target.rsplit_once("::");
+                target = shorter.unwrap_or_else(|| panic!("{name} uses {path}")).0;
+            }
+            target.to_owned()
+        });
+        arrows.insert(
+            name.clone(),
+            targets.filter(|target| target != name).collect(),
+        );
+    }
+    arrows
+}
+
+#[test]
+fn arrows_within_the_module_point_down() {
+    let floor = |file: &str| {
+        let top = file.split("::").next().expect("a name");
+        let floor = FLOORS.iter().position(|floor| floor.contains(&top));
+        floor.unwrap_or_else(|| panic!("{file} is on no floor"))
+    };
+    let mut arrows = arrows_of_the_module();
+    assert!(arrows.len() > 40, "{arrows:?}");
+    assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > 100);
+    for (file, used) in &arrows {
+        for used in used {
+            assert!(floor(used) <= floor(file), "{file} uses {used} above it");
+        }
+    }
+    // A file that uses none of those left is in no circle.
+    loop {
+        let free: Vec<String> = arrows
+            .iter()
+            .filter(|(_, used)| used.iter().all(|it| !arrows.contains_key(it)))
+            .map(|(file, _)| file.clone())
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        arrows.retain(|file, _| !free.contains(file));
+    }
+    assert!(arrows.is_empty(), "these use each other: {arrows:#?}");
+}
+
+#[test]
+fn only_the_lowest_floor_of_the_module_knows_the_types_of_nginx() {
+    for (name, file) in files_of_the_module() {
+        let is_low = name == "lib" || name == "layout" || name.starts_with("nginx");
+        assert!(
+            is_low || !has_word(&code_of(&file), "ngx"),
+            "{name} speaks of ngx"
+        );
+    }
+}
+
+/// The most lines of one unsafe block, and the largest share of the module's lines in unsafe code, in hundredths.
+const MOST_UNSAFE_LINES: usize = 30;
+const MOST_UNSAFE_SHARE: usize = 20;
+
+/// The code of a file without comments, and without what stands in quotation marks.
+fn bare_code(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a file");
+    let mut bare = String::new();
+    let mut rest = text.as_str();
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with("//") {
+            rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+        } else if first == '"' {
+            let mut is_escaped = false;
+            let end = rest[1..].find(|character| {
+                let is_end = character == '"' && !is_escaped;
+                is_escaped = character == '\\' && !is_escaped;
+                is_end
+            });
+            let end = 1 + end.expect("the end of a text");
+            bare.extend(rest[..end].chars().filter(|it| *it == '\n'));
+            rest = &rest[end + 1..];
+        } else if let Some(end) = character_end(rest) {
+            rest = &rest[end..];
+        } else {
+            bare.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    bare
+}
+
+/// The end of a literal such as `'{'` or `b'\''` at the beginning of a text; a lifetime is none.
+fn character_end(text: &str) -> Option<usize> {
+    let inside = text.strip_prefix('\'')?;
+    let length = match inside.strip_prefix('\\') {
+        Some(escaped) => 1 + escaped.chars().next()?.len_utf8(),
+        None => inside.chars().next()?.len_utf8(),
+    };
+    inside[length..].starts_with('\'').then_some(length + 2)
+}
+
+/// The end of the block that begins at `start`.
+fn block_end(code: &str, start: usize) -> usize {
+    let mut depth = 0;
+    for (offset, character) in code[start..].char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 1 => return start + offset,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    panic!("a block without an end");
+}
+
+/// The blocks and bodies of functions that are unsafe: their places, and whether each is a block.
+fn unsafe_places(code: &str) -> Vec<(std::ops::Range<usize>, bool)> {
+    let mut places = Vec::new();
+    for (word, _) in code.match_indices("unsafe") {
+        let behind = code[word + "unsafe".len()..].trim_start();
+        let is_block = behind.starts_with('{');
+        let signature = behind
+            .strip_prefix("extern")
+            .map_or(behind, |it| it.trim_start());
+        // A type of functions has no name.
+        let is_function = signature.strip_prefix("fn ").is_some();
+        let body = code[word..].find('{').map(|offset| word + offset);
+        if let Some(start) = body.filter(|_| is_block || is_function) {
+            places.push((start..block_end(code, start), is_block));
+        }
+    }
+    places
+}
+
+#[test]
+fn little_code_of_the_module_is_unsafe() {
+    let (mut lines, mut unsafe_lines, mut blocks) = (0, 0, 0);
+    for (name, file) in files_of_the_module() {
+        let code = bare_code(&file);
+        let places = unsafe_places(&code);
+        let mut start = 0;
+        for line in code.split_inclusive('\n') {
+            let end = start + line.len();
+            if !line.trim().is_empty() {
+                lines += 1;
+                let is_inside = places
+                    .iter()
+                    .any(|(at, _)| at.start < end && start <= at.end);
+                unsafe_lines += usize::from(is_inside);
+            }
+            start = end;
+        }
+        for (at, _) in places.iter().filter(|(_, is_block)| *is_block) {
+            let long = code[at.clone()]
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .count();
+            assert!(
+                long <= MOST_UNSAFE_LINES,
+                "{name}: an unsafe block of {long} lines"
+            );
+            blocks += 1;
+        }
+    }
+    assert!(
+        lines > 4000 && blocks > 100,
+        "{lines} lines, {blocks} blocks"
+    );
+    assert!(
+        unsafe_lines * 100 <= lines * MOST_UNSAFE_SHARE,
+        "{unsafe_lines} of {lines} lines"
+    );
+}
+
 #[test]
 fn each_library_of_the_sidecar_is_named_by_its_crates_only() {
     for (library, homes) in LIBRARIES {
@@ -230,8 +469,12 @@ fn the_module_and_the_edge_keep_their_rooms() {
 fn every_directive_and_variable_is_documented() {
     let reference = fs::read_to_string(workspace().join("docs/src/reference/directives.md"))
         .expect("reference");
-    let conf = fs::read_to_string(workspace().join("ngx-module/src/conf.rs")).expect("conf.rs");
-    let table = conf.split("= directives! {").nth(1).expect("the table");
+    let directives = workspace().join("ngx-module/src/directives.rs");
+    let directives = fs::read_to_string(directives).expect("directives.rs");
+    let table = directives
+        .split("= directives! {")
+        .nth(1)
+        .expect("the table");
     let table = table.split("\n};").next().expect("the table of directives");
     let rows = table.split(';').filter_map(|row| row.split_once(':'));
     let rows: Vec<(&str, &str)> = rows

@@ -1,0 +1,241 @@
+//! The directives: what they are called, where they may stand, and what they set.
+
+pub(crate) mod cache;
+pub(crate) mod certificates;
+pub(crate) mod check;
+pub(crate) mod domains;
+pub(crate) mod duplex;
+pub(crate) mod fallback;
+pub(crate) mod languages;
+pub(crate) mod miss_limit;
+pub(crate) mod redis;
+pub(crate) mod tls;
+pub(crate) mod visit_address;
+pub(crate) mod visits;
+pub(crate) mod words;
+
+use crate::directives::words::Set;
+use crate::nginx::conf::{
+    Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_HTTP_LIF_CONF,
+    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused, directives,
+};
+use crate::nginx::module::Module;
+use crate::nginx::request::{RequestHandler, request_handler};
+use crate::nginx::variable::variable_getter;
+use crate::settings::zones::CounterZone;
+use crate::settings::{LocationConf, MainConf, Settings, UsedLocation};
+use crate::{
+    answers, fallback as unavailable, foresight, handler, layout, misses, status, variables,
+    visits as log,
+};
+
+/// The module's directives.
+pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
+    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set;
+    "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
+    "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set;
+    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set;
+    "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => visit_address::set;
+    "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status;
+    "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set;
+    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
+    "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
+    "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
+    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS => set_shortlink;
+    "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => fallback::set;
+    "shortlink_unavailable": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_unavailable;
+    "shortlink_duplex": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => duplex::set;
+};
+
+fn set_shortlink(conf: &mut Conf) -> Set {
+    let location = conf
+        .location_mut::<Settings>()
+        .ok_or("there is no location")?;
+    if location.is_enabled {
+        return Err("\"shortlink\" is given twice in this location".to_owned());
+    }
+    location.is_enabled = true;
+    conf.set_handler(request_handler!(handler::handle));
+    Ok(())
+}
+
+fn set_status(conf: &mut Conf) -> Set {
+    if let Some(main) = conf.main_mut::<Settings>() {
+        main.has_status = true;
+    }
+    answer_with(conf, "shortlink_status", request_handler!(status::handle))
+}
+
+fn set_unavailable(conf: &mut Conf) -> Set {
+    let handler = request_handler!(unavailable::handle);
+    answer_with(conf, "shortlink_unavailable", handler)
+}
+
+/// Has a handler answer a location, which must not have short links too.
+fn answer_with(conf: &mut Conf, directive: &str, handler: RequestHandler) -> Set {
+    let location = conf.location::<Settings>().ok_or("there is no location")?;
+    if location.is_enabled {
+        return Err(format!("\"{directive}\" does not go with \"shortlink\""));
+    }
+    conf.set_handler(handler);
+    Ok(())
+}
+
+/// The module's part in a configuration.
+pub(crate) struct Shortlink;
+
+impl Module for Shortlink {
+    type Settings = Settings;
+
+    fn before(conf: &mut Conf) -> Result<(), Refused> {
+        if let Err(differences) = layout::verify() {
+            return Err(Refused::from(format!(
+                "the shortlink module was built with bindings that are wrong about this nginx \
+                 and would corrupt its memory; fields that differ:{differences}"
+            )));
+        }
+        Ok(add_variables(conf)?)
+    }
+
+    fn after(conf: &mut Conf) -> Result<(), Refused> {
+        Ok(check_whole(conf)?)
+    }
+
+    fn merge(conf: &mut Conf, outer: &LocationConf) {
+        let inner = conf.location_mut::<Settings>();
+        let Some(inner) = inner else {
+            return;
+        };
+        if inner.fallback.is_none() {
+            inner.fallback.clone_from(&outer.fallback);
+        }
+        inner.visit_address = inner.visit_address.or(outer.visit_address);
+        // `limit_except` is a level of its own and does not take over the handler; an `if` keeps that of the location
+        // around it.
+        let takes_handler = conf.is_limit_except() && !conf.has_handler() && outer.is_enabled;
+        if takes_handler {
+            conf.set_handler(request_handler!(handler::handle));
+        }
+        let is_enabled = takes_handler || (conf.has_no_name() && outer.is_enabled);
+        use_location(conf, is_enabled);
+    }
+}
+
+/// Notes a location with `shortlink`; `is_enabled` if it has it of the one around it.
+fn use_location(conf: &mut Conf, is_enabled: bool) {
+    let server = conf.server();
+    let Some(location) = conf.location_mut::<Settings>() else {
+        return;
+    };
+    location.is_enabled |= is_enabled;
+    if location.is_enabled
+        && let Some(server) = server
+    {
+        let fallback = location.fallback.clone();
+        if let Some(main) = conf.main_mut::<Settings>() {
+            main.locations.push(UsedLocation { server, fallback });
+        }
+    }
+}
+
+/// Makes the variables known.
+fn add_variables(conf: &mut Conf) -> Set {
+    let refused = || "a variable can't be added".to_owned();
+    for (name, is_settable, number) in variables::all() {
+        let getter = variable_getter!(variables::get);
+        let added = conf.add_variable(name, is_settable, getter, number);
+        added.ok_or_else(refused)?;
+    }
+    let index = conf.variable_index(variables::CODE.as_bytes());
+    let index = index.ok_or_else(refused)?;
+    if let Some(main) = conf.main_mut::<Settings>() {
+        main.code_variable = Some(index);
+    }
+    Ok(())
+}
+
+/// Checks what can only be seen of the whole configuration, and takes part in the phases that it needs.
+fn check_whole(conf: &mut Conf) -> Set {
+    let main = conf
+        .main_mut::<Settings>()
+        .ok_or("there is no http block")?;
+    let locations = std::mem::take(&mut main.locations);
+    if main.redis.is_none() && (!locations.is_empty() || main.has_status) {
+        return Err(
+            "a location has \"shortlink\" or \"shortlink_status\" but there is no \
+             \"shortlink_redis\" in the http block"
+                .to_owned(),
+        );
+    }
+    check_addresses(conf)?;
+    if conf
+        .main::<Settings>()
+        .is_some_and(|main| main.redis.is_some())
+    {
+        let zone = CounterZone::add(conf)?;
+        if let Some(main) = conf.main_mut::<Settings>() {
+            main.counters = Some(zone);
+        }
+    }
+    if let Some(main) = conf.main::<Settings>() {
+        certificates::serve(main);
+    }
+    for (phase, handler) in phases(conf, !locations.is_empty()) {
+        if !conf.add_handler(phase, handler) {
+            return Err("there is no memory for the phases of requests".to_owned());
+        }
+    }
+    for UsedLocation { server, fallback } in &locations {
+        if let Some(fallback) = fallback
+            && !conf.has_named_location(*server, &fallback.name)
+        {
+            return Err(format!(
+                "\"shortlink_fallback {}\" in {}:{} names a location that its server does not \
+                 have",
+                words::shown(&fallback.name),
+                fallback.file,
+                fallback.line
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that servers of links have addresses, or will have.
+fn check_addresses(conf: &Conf) -> Set {
+    let redis = conf.main::<Settings>().and_then(|main| main.redis.as_ref());
+    if let Some((address, place)) = redis.and_then(|redis| redis.unresolved.as_ref())
+        && !conf.has_resolver()
+    {
+        return Err(format!(
+            "no address is known of {address} in {place}, and the http block has no \"resolver\" \
+             that could find one later"
+        ));
+    }
+    Ok(())
+}
+
+/// The handlers of phases; `is_used` if a location has `shortlink`.
+fn phases(conf: &Conf, is_used: bool) -> Vec<(Phase, RequestHandler)> {
+    let has = |of: fn(&MainConf) -> bool| conf.main::<Settings>().is_some_and(of);
+    let mut handlers = Vec::new();
+    if is_used {
+        handlers.push((Phase::Log, request_handler!(answers::on_log)));
+    }
+    if has(|main| main.miss_limit.is_some()) {
+        handlers.push((Phase::Log, request_handler!(misses::on_log)));
+    }
+    if is_used && has(|main| main.visits.is_some()) {
+        handlers.push((Phase::Log, request_handler!(log::on_log)));
+    }
+    if is_used && has(|main| main.cache.is_some()) {
+        let (early, late) = (
+            request_handler!(foresight::on_post_read),
+            request_handler!(foresight::on_rewrite),
+        );
+        handlers.extend([(Phase::PostRead, early), (Phase::Rewrite, late)]);
+    }
+    handlers
+}

@@ -1,0 +1,47 @@
+//! `shortlink_domains`: the short domains and their states.
+
+use std::fs::File;
+
+use resolver::vocabulary::domains::Domains;
+
+use crate::directives::certificates;
+use crate::directives::words::Set;
+use crate::nginx::conf::{Conf, Refused};
+use crate::settings::Settings;
+
+/// `shortlink_domains`
+pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
+    let main = conf.main::<Settings>();
+    if main.is_some_and(|main| main.domains.is_some()) {
+        return Err("\"shortlink_domains\" is given twice".to_owned().into());
+    }
+    let mut domains = Domains::default();
+    conf.read_block(&mut domains, |conf, domains| add(conf, domains))?;
+    domains.finish().map_err(|error| error.to_string())?;
+    let certificates = certificates::read(conf, &domains)?;
+    if let Some(main) = conf.main_mut::<Settings>() {
+        main.domains = Some(domains);
+        main.certificates = certificates;
+    }
+    Ok(())
+}
+
+/// Adds the line that is read; files have their whole paths.
+fn add(conf: &Conf, domains: &mut Domains) -> Set {
+    let words = conf.words();
+    let mut line: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+    if let ([b"certificate" | b"certificate_key", path], [_, whole]) = (&words[..], &mut line[..]) {
+        *whole = conf.config_path(path)?.into_bytes();
+    }
+    for (word, parameter) in words.iter().zip(&mut line).skip(2) {
+        if let Some(page) = word.strip_prefix(b"page=").filter(|page| !page.is_empty()) {
+            let path = conf.config_path(page)?;
+            File::open(&path).map_err(|error| format!("page {path} can't be read: {error}"))?;
+            *parameter = [b"page=", path.as_bytes()].concat();
+        }
+    }
+    let line: Vec<&[u8]> = line.iter().map(|word| &word[..]).collect();
+    let to_ascii = |name: &str| idna::domain_to_ascii(name).ok();
+    let added = domains.add(&line, to_ascii);
+    added.map_err(|error| error.to_string())
+}

@@ -1,0 +1,54 @@
+//! Reads the words that directives consist of.
+
+use resolver::vocabulary::number::parse_decimal;
+
+use crate::nginx::conf::parse_size;
+
+/// The result of a directive's function.
+pub(crate) type Set = Result<(), String>;
+
+/// Reads a time such as `50ms`, `10s`, `5m` or `1h`, in milliseconds; without a unit it is in
+/// seconds, as everywhere in nginx' configuration.
+pub(crate) fn read_time(name: &str, value: &[u8], least: u64, most: u64) -> Result<u64, String> {
+    let (digits, unit) = match value {
+        [digits @ .., b'm', b's'] => (digits, 1),
+        [digits @ .., b's'] => (digits, 1000),
+        [digits @ .., b'm'] => (digits, 60_000),
+        [digits @ .., b'h'] => (digits, 3_600_000),
+        digits => (digits, 1000),
+    };
+    parse_decimal(digits)
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|time| (least..=most).contains(time))
+        .ok_or_else(|| {
+            format!(
+                "{name} \"{}\" is not a time from {least}ms to {}s",
+                shown(value),
+                most / 1000
+            )
+        })
+}
+
+/// Reads a size such as `64k` or `32m`.
+pub(crate) fn read_size(
+    name: &str,
+    value: &[u8],
+    least: usize,
+    most: usize,
+) -> Result<usize, String> {
+    parse_size(value)
+        .filter(|size| (least..=most).contains(size))
+        .ok_or_else(|| {
+            format!(
+                "{name} \"{}\" is not a size from {}k to {}m",
+                shown(value),
+                least >> 10,
+                most >> 20
+            )
+        })
+}
+
+/// Shows a word in a message.
+pub(crate) fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}

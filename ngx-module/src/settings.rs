@@ -1,0 +1,167 @@
+//! The types of the configuration, which directives set.
+
+pub(crate) mod certificates;
+pub(crate) mod redis;
+pub(crate) mod zones;
+
+use std::path::PathBuf;
+
+use resolver::fallback::FallbackLimits;
+use resolver::vocabulary::CodeRules;
+use resolver::vocabulary::domains::Domains;
+use resolver::{CacheSettings, VisitSettings};
+
+use crate::nginx::conf::Server;
+use crate::nginx::identity;
+use crate::nginx::ssl::SslServer;
+use crate::nginx::variable::VariableIndex;
+use crate::settings::certificates::ReadCertificates;
+use crate::settings::redis::RedisConf;
+use crate::settings::zones::{CounterZone, MissLimitConf};
+
+/// The module's settings, for nginx.
+pub(crate) struct Settings;
+
+// SAFETY: the root of this crate makes the module's context for these, and no other type implements the trait.
+unsafe impl identity::Settings for Settings {
+    type Main = MainConf;
+    type Location = LocationConf;
+}
+
+/// The default of `shortlink_cache`.
+pub(crate) const DEFAULT_CACHE: CacheSettings = CacheSettings {
+    bytes: 32 << 20,
+    stale_for: 60_000,
+    longest_age: 600_000,
+};
+
+/// The directives of the `http` block.
+#[derive(Debug)]
+pub(crate) struct MainConf {
+    /// `shortlink_redis`.
+    pub(crate) redis: Option<RedisConf>,
+    /// `shortlink_check`, or its default.
+    pub(crate) rules: CodeRules,
+    /// `shortlink_cache`, or its default; `None` when it is off.
+    pub(crate) cache: Option<CacheSettings>,
+    /// `shortlink_miss_limit`; `None` when it is off.
+    pub(crate) miss_limit: Option<MissLimitConf>,
+    /// `shortlink_visits`; `None` when it is off.
+    pub(crate) visits: Option<VisitsConf>,
+    /// The shared memory of the counters; `None` without `shortlink_redis`.
+    pub(crate) counters: Option<CounterZone>,
+    /// `shortlink_domains`.
+    pub(crate) domains: Option<Domains>,
+    /// The certificates that `shortlink_domains` names.
+    pub(crate) certificates: Option<ReadCertificates>,
+    /// Each server with `shortlink_certificates`.
+    pub(crate) secured: Vec<SslServer>,
+    /// `shortlink_languages`; none unless it is given.
+    pub(crate) languages: Vec<Box<[u8]>>,
+    /// The index of `$shortlink_code` among nginx' variables.
+    pub(crate) code_variable: Option<VariableIndex>,
+    /// The fallbacks of all `shortlink_fallback`.
+    pub(crate) fallbacks: Vec<BoundedFallback>,
+    /// True if a location has `shortlink_status`.
+    pub(crate) has_status: bool,
+    /// Each location with `shortlink`, for the check of the whole.
+    pub(crate) locations: Vec<UsedLocation>,
+    /// The directives of which only one may be given, and that were.
+    pub(crate) given: Given,
+}
+
+/// Directives that were given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) check: bool,
+    pub(crate) cache: bool,
+    pub(crate) miss_limit: bool,
+    pub(crate) visits: bool,
+}
+
+impl Default for MainConf {
+    fn default() -> Self {
+        Self {
+            redis: None,
+            rules: CodeRules::default(),
+            cache: Some(DEFAULT_CACHE),
+            miss_limit: None,
+            visits: None,
+            counters: None,
+            domains: None,
+            certificates: None,
+            secured: Vec::new(),
+            languages: Vec::new(),
+            code_variable: None,
+            fallbacks: Vec::new(),
+            has_status: false,
+            locations: Vec::new(),
+            given: Given::default(),
+        }
+    }
+}
+
+/// The directives of a location.
+#[derive(Debug, Default)]
+pub(crate) struct LocationConf {
+    /// True if the location has `shortlink`.
+    pub(crate) is_enabled: bool,
+    /// `shortlink_fallback`.
+    pub(crate) fallback: Option<FallbackConf>,
+    /// `shortlink_visit_address`.
+    pub(crate) visit_address: Option<VisitAddress>,
+}
+
+/// A location with `shortlink`, for the check of the whole.
+#[derive(Debug)]
+pub(crate) struct UsedLocation {
+    pub(crate) server: Server,
+    pub(crate) fallback: Option<FallbackConf>,
+}
+
+/// `shortlink_fallback`.
+#[derive(Clone, Debug)]
+pub(crate) struct FallbackConf {
+    /// The named location, with the `@`.
+    pub(crate) name: Box<[u8]>,
+    /// Its place among those of the configuration.
+    pub(crate) index: usize,
+    /// The file with the directive, and its line, for messages.
+    pub(crate) file: String,
+    pub(crate) line: usize,
+}
+
+/// A fallback of the configuration; directives with the same name and limits share it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundedFallback {
+    /// The name of the location.
+    pub(crate) name: Box<[u8]>,
+    /// Its bounds.
+    pub(crate) limits: FallbackLimits,
+}
+
+/// `shortlink_visits on`.
+#[derive(Clone, Debug)]
+pub(crate) struct VisitsConf {
+    pub(crate) settings: VisitSettings,
+    pub(crate) spool: Option<SpoolConf>,
+}
+
+/// `spool=` and `spool_size=`.
+#[derive(Clone, Debug)]
+pub(crate) struct SpoolConf {
+    /// The directory of the files.
+    pub(crate) directory: PathBuf,
+    /// The most bytes that they take together.
+    pub(crate) size: u64,
+}
+
+/// The part of a client's address that a visit has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum VisitAddress {
+    /// All of it.
+    #[default]
+    Full,
+    /// The network.
+    Truncated,
+}

@@ -1,0 +1,78 @@
+//! The shared memory of the counters and of the misses of each address.
+
+use std::sync::atomic::AtomicU64;
+
+use resolver::counters::{self, Counters, WorkerCounters};
+use resolver::limit::{Limits, MissTable};
+
+use crate::nginx::conf::Conf;
+use crate::nginx::process;
+use crate::nginx::shared::Zone;
+use crate::nginx::variable::VariableIndex;
+
+/// The names of the zones.
+const COUNTERS: &str = "shortlink_counters";
+const MISSES: &str = "shortlink_misses";
+
+/// The counters of all workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CounterZone(Zone);
+
+impl CounterZone {
+    /// Asks nginx for the memory.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn add(conf: &mut Conf) -> Result<Self, String> {
+        conf.add_zone(COUNTERS, counters::WORDS).map(Self)
+    }
+
+    /// The counters.
+    pub(crate) fn counters(self) -> Option<Counters<'static>> {
+        Counters::new(self.0.words()?)
+    }
+
+    /// A place for this worker to count in.
+    pub(crate) fn claim(self) -> Option<WorkerCounters<'static>> {
+        Some(self.counters()?.claim(process::number(), process::is_alive))
+    }
+}
+
+/// `shortlink_miss_limit`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissLimitConf {
+    pub(crate) limits: Limits,
+    /// True if an address over the limit gets nothing at all.
+    pub(crate) is_strict: bool,
+    pub(crate) zone: MissZone,
+    /// The index of the variable of `exempt=`.
+    pub(crate) exempt: Option<VariableIndex>,
+    /// The index of `$upstream_status`.
+    pub(crate) upstream_status: VariableIndex,
+}
+
+/// The misses of each address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissZone(Zone);
+
+impl MissZone {
+    /// Asks nginx for so many bytes.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub(crate) fn add(conf: &mut Conf, bytes: usize) -> Result<Self, String> {
+        conf.add_zone(MISSES, bytes / size_of::<u64>()).map(Self)
+    }
+
+    /// The time until which an address may be limited.
+    #[inline]
+    pub(crate) fn alarm(self) -> Option<&'static AtomicU64> {
+        self.0.own_word()
+    }
+
+    /// The misses.
+    pub(crate) fn misses(self, limits: Limits) -> Option<MissTable<'static>> {
+        let (words, secret) = (self.0.words()?, self.0.secret()?);
+        Some(MissTable::new(words, self.alarm()?, secret, limits))
+    }
+}

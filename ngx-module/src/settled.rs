@@ -1,0 +1,145 @@
+//! Answers that no longer live in the edge: what is needed of them was copied for a request.
+
+use resolver::vocabulary::target::{encoded_query, with_query};
+use resolver::vocabulary::{BadNews, Code, RedirectStatus};
+use resolver::{Answer, Completion, LookUp, MissReason, Source, Ticket};
+
+use crate::nginx::pool::PoolText;
+use crate::nginx::request::{Request, Resumed, Token};
+use crate::settings::Settings;
+use crate::worker;
+use crate::worker::edge::now;
+
+/// An answer whose target is in the request's pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OwnedAnswer {
+    Redirect {
+        status: RedirectStatus,
+        target: PoolText,
+    },
+    Gone,
+    Unknown,
+    /// The link is live later.
+    NotYet,
+    Miss(MissReason),
+    /// There was no memory for the copy.
+    NoMemory,
+}
+
+impl OwnedAnswer {
+    /// Copies an answer for a request.
+    #[inline]
+    fn copy(answer: Answer<'_>, request: &Request) -> Self {
+        match answer {
+            Answer::Gone => Self::Gone,
+            Answer::NotYet => Self::NotYet,
+            Answer::Unknown => Self::Unknown,
+            Answer::Miss(reason) => Self::Miss(reason),
+            Answer::Redirect {
+                status,
+                forwards_query,
+                target,
+            } => {
+                let copied = if forwards_query && !request.query().is_empty() {
+                    let mut space = Vec::new();
+                    let query = encoded_query(request.query(), &mut space);
+                    // A target that can't be served with the query is served without it.
+                    let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
+                    request.pool().copy(&pieces)
+                } else {
+                    request.pool().copy(&[target])
+                };
+                match copied {
+                    Some(target) => Self::Redirect { status, target },
+                    None => Self::NoMemory,
+                }
+            }
+        }
+    }
+}
+
+/// An answer for one request, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    answer: OwnedAnswer,
+    pub(crate) source: Source,
+}
+
+impl Settled {
+    /// Copies an answer for a request.
+    #[inline]
+    fn copy(answer: Answer<'_>, source: Source, request: &Request) -> Self {
+        let answer = OwnedAnswer::copy(answer, request);
+        Self { answer, source }
+    }
+
+    /// Neither the cache nor Redis can answer.
+    fn unavailable() -> Self {
+        Self {
+            answer: OwnedAnswer::Miss(MissReason::Unavailable),
+            source: Source::None,
+        }
+    }
+
+    /// Copies the answer of a request that has waited.
+    ///
+    /// # Safety
+    /// The edge must have handed the completion out just now, and the request must be finished before anything is
+    /// called that can end requests.
+    pub(crate) unsafe fn resume(done: &Completion<'_, Token>) -> (Resumed, Self) {
+        // SAFETY: as this function's own: a request that ends takes its token back from the edge before, whether nginx
+        // terminates it or frees it.
+        let resumed = unsafe { done.token.resume() };
+        let settled = Self::copy(done.answer, done.source, resumed.request());
+        (resumed, settled)
+    }
+
+    /// Without a fallback nothing else can be asked: doubtful bad news stands if Redis would have reported a change,
+    /// and if a link was gone. A stale "unknown" says nothing.
+    #[inline]
+    pub(crate) fn confirmed(self, request: &Request) -> OwnedAnswer {
+        let OwnedAnswer::Miss(MissReason::Doubtful(news)) = self.answer else {
+            return self.answer;
+        };
+        let conf = request.location_settings::<Settings>();
+        if conf.is_some_and(|conf| conf.fallback.is_some()) {
+            return self.answer;
+        }
+        match news {
+            BadNews::Gone => OwnedAnswer::Gone,
+            BadNews::NotYet if self.source != Source::Stale => OwnedAnswer::NotYet,
+            BadNews::Unknown if self.source != Source::Stale => OwnedAnswer::Unknown,
+            BadNews::NotYet | BadNews::Unknown => self.answer,
+        }
+    }
+}
+
+/// The result of looking a request's code up.
+pub(crate) enum LookedUp {
+    /// It is answered.
+    Settled(Settled),
+    /// It waits.
+    Waiting(Ticket),
+    /// Redis would have to be asked, but was not to be.
+    NotKept,
+}
+
+/// Looks a code up on behalf of a request, which waits if that takes time; only in the cache unless `may_ask`.
+#[inline]
+pub(crate) fn look_up(code: &Code, request: &Request, may_ask: bool) -> LookedUp {
+    let looked_up = worker::with(|worker| {
+        let token = request.token();
+        match worker.edge.look_up_as(code, token, now(), may_ask) {
+            LookUp::Answered(answer, source) => {
+                LookedUp::Settled(Settled::copy(answer, source, request))
+            }
+            LookUp::Waiting(ticket) => {
+                worker.connections.post_flush();
+                worker.connections.set_timer_for_waiting(&mut worker.edge);
+                LookedUp::Waiting(ticket)
+            }
+            LookUp::NotKept => LookedUp::NotKept,
+        }
+    });
+    looked_up.unwrap_or_else(|| LookedUp::Settled(Settled::unavailable()))
+}
