@@ -250,9 +250,9 @@ fn on_read(notice: Notice) {
 }
 
 fn read_once(worker: &mut Worker, notice: Notice) -> Read {
-    let micros = worker.micros();
+    let clock = worker.clock();
     match worker.connections.current(notice) {
-        Some(connection) => connection.read(&mut worker.edge, micros),
+        Some(connection) => connection.read(&mut worker.edge, clock),
         None => Read::Empty,
     }
 }

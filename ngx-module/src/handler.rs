@@ -67,8 +67,11 @@ pub(crate) fn handle(request: &Request) -> Status {
         LookedUp::Settled(settled) => answer(request, state, settled),
         LookedUp::Waiting(ticket) => {
             state.ticket.set(Some(ticket));
-            // A subrequest whose main request was terminated meanwhile does not wait either.
-            if request.is_broken() || !request.watch::<RequestState>() {
+            if request.is_broken() {
+                // nginx terminates the request, or has terminated that of this subrequest: it must not wait.
+                return Status::CLIENT_LEFT;
+            }
+            if !request.watch::<RequestState>() {
                 return Status::ERROR;
             }
             request.wait()

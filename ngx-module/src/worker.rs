@@ -154,14 +154,15 @@ impl Worker {
         }
     }
 
-    /// Microseconds since the worker started.
-    pub(crate) fn micros(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+    /// A clock of the microseconds since the worker started.
+    pub(crate) fn clock(&self) -> impl Fn() -> u64 + use<> {
+        let started = self.started;
+        move || started.elapsed().as_micros() as u64
     }
 
     /// Writes what the edge has to send; the node whose connection broke, if one did.
     pub(crate) fn flush(&mut self) -> Option<NodeId> {
-        let micros = self.micros();
+        let micros = self.clock()();
         self.connections.flush(&mut self.edge, micros)
     }
 

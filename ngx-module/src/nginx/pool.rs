@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use ngx::ffi::{ngx_palloc, ngx_pcalloc, ngx_pnalloc, ngx_pool_cleanup_add, ngx_pool_t, ngx_str_t};
+use ngx::ffi::{ngx_pcalloc, ngx_pnalloc, ngx_pool_cleanup_add, ngx_pool_t, ngx_str_t};
 
 /// A pool, for as long as it certainly lives.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ impl<'a> Pool<'a> {
         Some(text.raw())
     }
 
-    /// Memory of zeros for a structure of nginx; `None` when there is none.
+    /// Memory of zeros, as nginx' structures begin; `None` when there is none.
     ///
     /// # Safety
     /// All zeros must be a valid value of `T`, which must need no larger alignment than a pointer.
@@ -109,12 +109,6 @@ impl<'a> Pool<'a> {
             cleanup.handler = Some(drop_placed::<T>);
             Some(place)
         }
-    }
-
-    /// Memory for `count` values of `T` that are written next; `None` when there is none.
-    pub(super) fn allocate<T>(self, count: usize) -> Option<NonNull<T>> {
-        // SAFETY: the pool is valid.
-        NonNull::new(unsafe { ngx_palloc(self.as_ptr(), count * size_of::<T>()) }.cast())
     }
 }
 

@@ -330,14 +330,15 @@ impl Request {
     /// The state of the request, also after it was handed to a named location.
     #[inline]
     pub(crate) fn attached<S: State>(&self) -> Option<&S> {
-        // SAFETY: what stands in the module's place of the table of contexts was put there by `attach`.
+        // SAFETY: what stands in the module's place of the table of contexts was put there by `attach`, and begins
+        // with its type.
         unsafe {
             let context = *(*self.raw()).ctx.add(identity::number());
-            match context.cast::<Attached<S>>().as_ref() {
-                Some(attached) if attached.kind == TypeId::of::<S>() => Some(&attached.state),
-                _ => self.attached_to_pool(),
+            if !context.is_null() && *context.cast::<TypeId>() == TypeId::of::<S>() {
+                return Some(&(*context.cast::<Attached<S>>()).state);
             }
         }
+        self.attached_to_pool()
     }
 
     /// A named location clears the table of contexts, but not the pool.
@@ -348,11 +349,13 @@ impl Request {
             let mut next = (*self.pool().as_ptr()).cleanup;
             while let Some(ngx_pool_cleanup_t { handler, data, .. }) = next.as_ref() {
                 let ours = release::<S> as unsafe extern "C" fn(*mut c_void);
-                if handler.is_some_and(|handler| ptr::fn_addr_eq(handler, ours)) {
+                // Functions with the same code may have one address.
+                if handler.is_some_and(|handler| ptr::fn_addr_eq(handler, ours))
+                    && *data.cast::<TypeId>() == TypeId::of::<S>()
+                {
                     let attached = &*data.cast::<Attached<S>>();
-                    // Subrequests share the pool of their main request. Functions with the same code may have one
-                    // address.
-                    if attached.kind == TypeId::of::<S>() && attached.request == self.raw() {
+                    // Subrequests share the pool of their main request.
+                    if attached.request == self.raw() {
                         return Some(&attached.state);
                     }
                 }
@@ -445,12 +448,13 @@ impl Resumed {
     /// Answers the request and finishes it. This may come back into the module.
     pub(crate) fn finish(self, answer: impl FnOnce(&Request) -> Status) {
         let request = self.0.as_ptr();
+        let connection = self.request().connection();
+        // SAFETY: as for `request`.
+        unsafe { (*request).read_event_handler = Some(ngx_http_block_reading) };
+        let status = answer(self.request());
         // SAFETY: as for `request`. The connection outlives the request: nginx keeps the structure of a closed
         // connection, and marks it as destroyed.
         unsafe {
-            let connection = (*request).connection;
-            (*request).read_event_handler = Some(ngx_http_block_reading);
-            let status = answer(self.request());
             ngx_http_finalize_request(request, status.raw());
             ngx_http_run_posted_requests(connection);
         }

@@ -181,7 +181,8 @@ impl Request {
     /// adding another one.
     #[inline]
     fn register_cache_control(&self, header: *mut ngx_table_elt_t) -> Option<()> {
-        let place = self.pool().allocate::<*mut ngx_table_elt_t>(1)?;
+        // SAFETY: a null pointer is one.
+        let place = unsafe { self.pool().zeroed::<*mut ngx_table_elt_t>() }?;
         // SAFETY: this is what nginx does for an array of one pointer; the array is empty, or the header would
         // have been found.
         unsafe {

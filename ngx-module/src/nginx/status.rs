@@ -15,6 +15,8 @@ impl Status {
     pub(crate) const DECLINED: Self = Self(NGX_DECLINED as ngx_int_t);
     /// The request is answered later.
     pub(crate) const DONE: Self = Self(NGX_DONE as ngx_int_t);
+    /// The client has left.
+    pub(crate) const CLIENT_LEFT: Self = Self::page(499);
     /// nginx' page for an error of the server, or the configured one.
     pub(crate) const INTERNAL_SERVER_ERROR: Self = Self::page(500);
 

@@ -113,14 +113,14 @@ impl Connection {
         socket.expect_writing()
     }
 
-    /// Reads once.
-    pub(crate) fn read(&self, edge: &mut WorkerEdge, micros: u64) -> Read {
+    /// Reads once; the clock is of microseconds.
+    pub(crate) fn read(&self, edge: &mut WorkerEdge, clock: impl Fn() -> u64) -> Read {
         let Some(socket) = &self.socket else {
             return Read::Empty;
         };
         match socket.receive(edge.input_space(self.node)) {
             Moved::Bytes(count) => {
-                edge.received(self.node, count, micros);
+                edge.received(self.node, count, clock());
                 Read::Some
             }
             Moved::Nothing => Read::Empty,

@@ -192,21 +192,21 @@ const FLOORS: [&[&str]; 8] = [
     &["lib"],
 ];
 
-/// The files of the module, by their paths: `worker`, `worker::edge`.
-fn files_of_the_module() -> BTreeMap<String, PathBuf> {
-    let root = workspace().join("ngx-module/src");
+/// The files of a crate, by their paths: `worker`, `worker::edge`.
+fn files_of(folder: &str) -> BTreeMap<String, PathBuf> {
+    let root = workspace().join(folder).join("src");
     let files = files_below(&root, ".rs").into_iter().map(|file| {
-        let inside = file.strip_prefix(&root).expect("below the module");
+        let inside = file.strip_prefix(&root).expect("below the crate");
         let name = inside.with_extension("").display().to_string();
         (name.replace('/', "::"), file)
     });
     files.collect()
 }
 
-/// The paths behind `use crate::` in a file, each of a group apart.
-fn used_paths(code: &str) -> Vec<String> {
+/// The paths behind `use crate::` in a file, each of a group apart; or behind `use super::`.
+fn used_paths(code: &str, beginning: &str) -> Vec<String> {
     let mut paths = Vec::new();
-    for used in code.split("use crate::").skip(1) {
+    for used in code.split(beginning).skip(1) {
         let used = used.split(';').next().unwrap_or_default();
         match used.strip_prefix('{') {
             None => paths.push(used.to_owned()),
@@ -221,24 +221,22 @@ fn used_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// The files that each file of the module uses.
-fn arrows_of_the_module() -> BTreeMap<String, BTreeSet<String>> {
-    let files = files_of_the_module();
+/// The files that each file of a crate uses.
+fn arrows_of(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let files = files_of(folder);
+    let files: BTreeMap<_, _> = files
+        .into_iter()
+        .filter(|(_, file)| !is_for_tests(file))
+        .collect();
     let mut arrows = BTreeMap::new();
     for (name, file) in &files {
         let code = code_of(file);
-        let uses = used_paths(&code);
-        let mentions = code.matches("crate::").count() - code.matches("$crate::").count();
-        assert_eq!(
-            mentions,
-            code.matches("use crate::").count(),
-            "{name}: crate:: outside of use"
-        );
-        assert!(
-            name == "lib" || !code.contains("super::"),
-            "{name}: super::"
-        );
-        let targets = uses.iter().map(|path| {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let parent = name.rsplit_once("::").map_or("lib", |(parent, _)| parent);
+        let of_parent = used_paths(code, "use super::").into_iter();
+        let of_parent = of_parent.map(|path| format!("{parent}::{path}"));
+        let uses = used_paths(code, "use crate::").into_iter().chain(of_parent);
+        let targets = uses.map(|path| {
             let mut target = path.split("::{").next().unwrap_or_default();
             while !files.contains_key(target) {
                 let shorter = target.rsplit_once("::");
@@ -246,29 +244,13 @@ fn arrows_of_the_module() -> BTreeMap<String, BTreeSet<String>> {
             }
             target.to_owned()
         });
-        arrows.insert(
-            name.clone(),
-            targets.filter(|target| target != name).collect(),
-        );
+        arrows.insert(name.clone(), targets.filter(|it| it != name).collect());
     }
     arrows
 }
 
-#[test]
-fn arrows_within_the_module_point_down() {
-    let floor = |file: &str| {
-        let top = file.split("::").next().expect("a name");
-        let floor = FLOORS.iter().position(|floor| floor.contains(&top));
-        floor.unwrap_or_else(|| panic!("{file} is on no floor"))
-    };
-    let mut arrows = arrows_of_the_module();
-    assert!(arrows.len() > 40, "{arrows:?}");
-    assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > 100);
-    for (file, used) in &arrows {
-        for used in used {
-            assert!(floor(used) <= floor(file), "{file} uses {used} above it");
-        }
-    }
+/// Checks that no file uses one that uses it, whatever is between them.
+fn assert_no_circle(mut arrows: BTreeMap<String, BTreeSet<String>>) {
     // A file that uses none of those left is in no circle.
     loop {
         let free: Vec<String> = arrows
@@ -285,8 +267,43 @@ fn arrows_within_the_module_point_down() {
 }
 
 #[test]
+fn no_file_of_the_resolver_uses_one_that_uses_it() {
+    let arrows = arrows_of("resolver");
+    assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > 80);
+    assert_no_circle(arrows);
+}
+
+#[test]
+fn arrows_within_the_module_point_down() {
+    let floor = |file: &str| {
+        let top = file.split("::").next().expect("a name");
+        let floor = FLOORS.iter().position(|floor| floor.contains(&top));
+        floor.unwrap_or_else(|| panic!("{file} is on no floor"))
+    };
+    for (name, file) in files_of("ngx-module") {
+        let code = code_of(&file);
+        let mentions = code.matches("crate::").count() - code.matches("$crate::").count();
+        let used = code.matches("use crate::").count();
+        assert_eq!(mentions, used, "{name}: crate:: outside of use");
+        assert!(
+            name == "lib" || !code.contains("super::"),
+            "{name}: super::"
+        );
+    }
+    let arrows = arrows_of("ngx-module");
+    assert!(arrows.len() > 40, "{arrows:?}");
+    assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > 100);
+    for (file, used) in &arrows {
+        for used in used {
+            assert!(floor(used) <= floor(file), "{file} uses {used} above it");
+        }
+    }
+    assert_no_circle(arrows);
+}
+
+#[test]
 fn only_the_lowest_floor_of_the_module_knows_the_types_of_nginx() {
-    for (name, file) in files_of_the_module() {
+    for (name, file) in files_of("ngx-module") {
         let is_low = name == "lib" || name == "layout" || name.starts_with("nginx");
         assert!(
             is_low || !has_word(&code_of(&file), "ngx"),
@@ -373,7 +390,7 @@ fn unsafe_places(code: &str) -> Vec<(std::ops::Range<usize>, bool)> {
 #[test]
 fn little_code_of_the_module_is_unsafe() {
     let (mut lines, mut unsafe_lines, mut blocks) = (0, 0, 0);
-    for (name, file) in files_of_the_module() {
+    for (name, file) in files_of("ngx-module") {
         let code = bare_code(&file);
         let places = unsafe_places(&code);
         let mut start = 0;
