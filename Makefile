@@ -57,7 +57,7 @@ docs:
 # Without the examples, which clippy has compiled, and the program, which is built for release.
 test: build lint docs deb
 	@scripts/setup test
-	scripts/test --tests
+	scripts/test --tests -- --skip http3::
 
 # The same tests on the nginx that the crate nginx-src brings. It and the module for it are built in cargo's profile dev,
 # which is soon done, checks arithmetic, and leaves the module that was built for release alone. Debian's Lua module does

@@ -10,7 +10,8 @@
 //! - [`contract`]: the API's description of itself, and a check of answers against it.
 //! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
-//! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
+//! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection;
+//!   [`tls`]: one that keeps its TLS sessions.
 //! - [`browser`]: a real browser.
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
@@ -54,6 +55,7 @@ pub mod sidecar;
 pub mod site;
 pub mod sql;
 pub mod stack;
+pub mod tls;
 pub mod visitor;
 pub mod visits;
 pub mod wait;

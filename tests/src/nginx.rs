@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::http;
+use crate::ports;
 use crate::process::Process;
 use crate::wait::{SOON, eventually, until};
 
@@ -50,6 +51,8 @@ pub struct Nginx {
     pub public_port: u16,
     /// The port of the internal server.
     pub internal_port: u16,
+    /// The port of the public server for TLS, where public.conf includes tls.conf.
+    pub tls_port: u16,
 }
 
 impl Nginx {
@@ -86,6 +89,7 @@ impl Nginx {
         }
         let module = "target/modules/ngx_http_shortlink_module.so";
         let module = crate::artefact("SHORTLINK_MODULE", module);
+        let tls_port = ports::free();
         let mut replace = vec![
             (
                 "modules/ngx_http_shortlink_module.so",
@@ -107,7 +111,8 @@ impl Nginx {
             ),
             ("budget   50ms", format!("budget   {}", options.budget)),
             ("listen 8080", format!("listen 127.0.0.1:{public_port}")),
-            ("listen [::]:8080 default_server reuseport;", String::new()),
+            ("listen 443", format!("listen 127.0.0.1:{tls_port}")),
+            ("h3=\":443\"", format!("h3=\":{tls_port}\"")),
             ("port=8080", format!("port={public_port}")),
             ("127.0.0.1:8081", format!("127.0.0.1:{internal_port}")),
             ("127.0.0.1:8090", format!("127.0.0.1:{sidecar_port}")),
@@ -132,9 +137,17 @@ impl Nginx {
             "public.conf",
             "internal.conf",
             "tls.conf",
+            "http2.conf",
+            "http2-old.conf",
+            "http3.conf",
         ] {
             let source = crate::workspace().join("nginx").join(file);
-            let mut text = fs::read_to_string(&source).expect("the project's configuration");
+            let text = fs::read_to_string(&source).expect("the project's configuration");
+            // Only on IPv4: not every machine has IPv6.
+            let lines = text.split_inclusive('\n');
+            let mut text: String = lines
+                .filter(|line| !line.trim_start().starts_with("listen [::]:"))
+                .collect();
             for ((from, to), occurred) in replace.iter().zip(&mut occurred) {
                 *occurred |= text.contains(from);
                 text = text.replace(from, to);
@@ -151,12 +164,19 @@ impl Nginx {
                 "the project's configuration has no {from:?} to replace"
             );
         }
+        let fitted = Command::new(crate::workspace().join("scripts/fit-nginx"))
+            .arg(prefix)
+            .arg(program())
+            .output()
+            .expect("bash");
+        assert!(fitted.status.success(), "{fitted:?}");
         Self {
             process: None,
             successor: None,
             prefix: prefix.to_owned(),
             public_port,
             internal_port,
+            tls_port,
         }
     }
 
@@ -415,8 +435,7 @@ impl Nginx {
     }
 
     fn program(&self) -> Command {
-        let nginx = std::env::var_os("SHORTLINK_NGINX").map_or_else(installed, PathBuf::from);
-        let mut command = Command::new(nginx);
+        let mut command = Command::new(program());
         command
             .arg("-p")
             .arg(&self.prefix)
@@ -426,6 +445,27 @@ impl Nginx {
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command
     }
+}
+
+/// The nginx that is tested.
+fn program() -> PathBuf {
+    std::env::var_os("SHORTLINK_NGINX").map_or_else(installed, PathBuf::from)
+}
+
+/// Checks that the nginx that is tested has HTTP/3, which Debian's 1.22 has not.
+///
+/// # Panics
+/// When it has none.
+pub fn require_http3() {
+    let program = program();
+    let output = Command::new(&program).arg("-V").output().expect("nginx");
+    let built = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        built.contains("--with-http_v3_module"),
+        "{} has no HTTP/3: run this test with an nginx that is built --with-http_v3_module, and the module for it, \
+         in SHORTLINK_NGINX and SHORTLINK_MODULE",
+        program.display()
+    );
 }
 
 /// The nginx that is installed. With its whole path: it could not start its successor without.

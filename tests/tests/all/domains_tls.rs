@@ -5,45 +5,27 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use shortlink_tests::nginx::NginxOptions;
-use shortlink_tests::ports;
-use shortlink_tests::stack::{Stack, StackOptions};
+use shortlink_tests::nginx::Nginx;
+use shortlink_tests::stack::Stack;
 
 /// The lines about certificates, with the directory `live` beside the configuration.
 const LINES: &str = "certificate live/*/fullchain.pem;\ncertificate_key live/*/privkey.pem;";
 
-/// Starts everything with HTTPS on the port that is answered too. nginx starts without TLS, as it
-/// does for a user without a certificate.
-fn start() -> (Stack, u16) {
-    let port = ports::free();
-    let stack = Stack::with(&StackOptions {
-        nginx: NginxOptions {
-            replace: vec![
-                (
-                    "listen 443 ssl http2 default_server reuseport;",
-                    format!("listen 127.0.0.1:{port} ssl http2 default_server reuseport;"),
-                ),
-                (
-                    "listen [::]:443 ssl http2 default_server reuseport;",
-                    String::new(),
-                ),
-            ],
-            ..NginxOptions::default()
-        },
-        ..StackOptions::default()
-    });
-    (stack, port)
+/// Writes the table of domains, with these files of certificates.
+pub(super) fn set_domains(nginx: &Nginx, table: &str) {
+    let text = format!("shortlink_domains {{\n{LINES}\n{table}\n}}\n");
+    fs::write(nginx.file("domains.conf"), text).expect("domains.conf");
 }
 
-fn set_domains(stack: &Stack, table: &str) {
-    let text = format!("shortlink_domains {{\n{LINES}\n{table}\n}}\n");
-    fs::write(stack.nginx.file("domains.conf"), text).expect("domains.conf");
+/// Turns HTTPS on, as a user does with the first certificate; nginx must be reloaded.
+pub(super) fn turn_on_tls(nginx: &Nginx) {
+    nginx.edit("public.conf", "# include tls.conf;", "include tls.conf;");
 }
 
 /// Makes a certificate for names that ends in so many days, under the first of them. One that is
 /// there is replaced, as those who renew do it: nginx since 1.27.4 takes a file of the same inode
 /// and the same second for the one it has read.
-fn make_certificate(live: &Path, names: &[&str], days: u32) {
+pub(super) fn make_certificate(live: &Path, names: &[&str], days: u32) {
     let directory = live.join(names[0].trim_start_matches("*."));
     fs::create_dir_all(&directory).expect("a directory");
     let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
@@ -51,6 +33,7 @@ fn make_certificate(live: &Path, names: &[&str], days: u32) {
         .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(' '))
         .args(["-keyout", "privkey.pem.new", "-out", "fullchain.pem.new"])
         .args(["-subj", &format!("/CN={}", names[0])])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args([
             "-addext",
             &format!("subjectAltName={}", alternatives.join(",")),
@@ -87,7 +70,8 @@ fn ask(port: u16, host: &str, path: &str, trusted: &Path) -> Result<String, Stri
 
 #[test]
 fn each_domain_shows_its_own_certificate() {
-    let (stack, port) = start();
+    let stack = Stack::start();
+    let port = stack.nginx.tls_port;
     let code = stack.link("https://target.example/");
     let path = format!("/{code}");
     let live = stack.nginx.file("live");
@@ -95,13 +79,11 @@ fn each_domain_shows_its_own_certificate() {
     make_certificate(&live, &["*.w.example"], 90);
     make_certificate(&live, &["many.example", "x.example"], 90);
     set_domains(
-        &stack,
+        &stack.nginx,
         "a.example active;\nb.example serving;\n*.w.example serving;\nmany.example serving;\n\
          x.example serving certificate=many.example;\ngone.example retired certificate=a.example;",
     );
-    stack
-        .nginx
-        .edit("public.conf", "# include tls.conf;", "include tls.conf;");
+    turn_on_tls(&stack.nginx);
     let tested = stack.nginx.test_configuration();
     let said = String::from_utf8(tested.stderr).expect("text");
     assert!(tested.status.success(), "{said}");
@@ -161,13 +143,13 @@ fn check(stack: &Stack, more: &[&str]) -> Output {
 
 #[test]
 fn the_table_is_checked_before_it_is_live() {
-    let (stack, _port) = start();
+    let stack = Stack::start();
     let live = stack.nginx.file("live");
     make_certificate(&live, &["a.example"], 90);
     make_certificate(&live, &["soon.example"], 5);
     make_certificate(&live, &["other.example"], 90);
     set_domains(
-        &stack,
+        &stack.nginx,
         "a.example active weight=2 port=8443;\nlocalhost serving;",
     );
     let output = check(&stack, &[]);
@@ -176,7 +158,7 @@ fn the_table_is_checked_before_it_is_live() {
     assert!(said.contains("https://a.example:8443, weight 2"), "{said}");
 
     set_domains(
-        &stack,
+        &stack.nginx,
         "a.example active;\nsoon.example serving;\nnone.example serving;\n\
          wrong.example retired certificate=other.example page=gone.html;",
     );
@@ -204,7 +186,7 @@ fn the_table_is_checked_before_it_is_live() {
     assert_eq!(told["domains"][3]["state"], json!("retired"));
 
     // Faults that nginx would refuse, in the same words.
-    set_domains(&stack, "a.example active;\na.example serving;");
+    set_domains(&stack.nginx, "a.example active;\na.example serving;");
     let output = check(&stack, &[]);
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -221,7 +203,7 @@ fn the_table_is_checked_before_it_is_live() {
 
 #[test]
 fn visits_of_each_domain_are_shown() {
-    let (stack, _port) = start();
+    let stack = Stack::start();
     let code = stack.link("https://target.example/");
     let text =
         "shortlink_domains {\na.example active;\n*.w.example serving;\nb.example active;\n}\n";

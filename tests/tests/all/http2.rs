@@ -37,7 +37,7 @@ fn start(listen: &str) -> Site {
 }
 
 /// Runs a client within the time that anything may take.
-fn run<T>(client: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(client: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

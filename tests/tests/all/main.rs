@@ -32,6 +32,7 @@ mod full_disk;
 mod guessing;
 mod hostile;
 mod http2;
+mod http3;
 mod jobs;
 mod keys;
 mod kills;
