@@ -59,6 +59,7 @@ mod sight;
 mod stops;
 mod subrequests;
 mod tidy;
+mod tls_sessions;
 mod topologies;
 mod traces;
 mod transfer;
