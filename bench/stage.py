@@ -218,15 +218,27 @@ class Stage:
                 return replies.read(int(head[1:])).decode()
             return head[1:]
 
-    def start_nginx(self, name, cache, workers=1, lua=False, lines="", http="", server="", check="luhn"):
-        """Starts an nginx; returns its port and its workers."""
+    def start_nginx(
+        self,
+        name,
+        cache,
+        workers=1,
+        lua=False,
+        lines="",
+        http="",
+        server="",
+        check="luhn",
+        built=("nginx", MODULE),
+    ):
+        """Starts an nginx; returns its port and its workers. `built`: the program, and the module for it."""
         directory = Path(self.directory, name)
-        directory.mkdir()
+        # The place of the log that a program opens before it has read its configuration.
+        directory.joinpath("logs").mkdir(parents=True)
         port = free_port()
         config = directory / "nginx.conf"
         config.write_text(
             CONFIG.format(
-                module=MODULE,
+                module=built[1],
                 modules="\n".join(f"load_module {file};" for file in LUA_MODULES) if lua else "",
                 user="user root;" if os.geteuid() == 0 else "",
                 workers=workers,
@@ -241,7 +253,7 @@ class Stage:
                 port=port,
             )
         )
-        master = self.start("nginx", port, ["nginx", "-p", str(directory), "-c", str(config)])
+        master = self.start("nginx", port, [built[0], "-p", str(directory), "-c", str(config)])
         children = Path(f"/proc/{master.pid}/task/{master.pid}/children").read_text().split()
         if len(children) != workers:
             sys.exit(f"bench: expected {workers} workers of nginx, found {children}")

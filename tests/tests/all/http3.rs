@@ -179,6 +179,7 @@ fn shipped_files_serve_http3_and_offer_it() {
     set_domains(nginx, "a.example active;\nb.example serving;");
     turn_on_tls(nginx);
     nginx.edit("tls.conf", "# include http3.conf;", "include http3.conf;");
+    nginx.edit("tls.conf", "NumTickets 0", "NumTickets 1");
     let header = "add_header Alt-Svc $shortlink_alt_svc;";
     nginx.edit(
         "public.conf",
