@@ -58,10 +58,13 @@ impl Cluster {
         let nodes: Vec<Redis> = (0..3)
             .map(|node| {
                 let directory = directory.join(format!("node{node}"));
+                let port = port_of_node();
+                let bus = (port + BETWEEN_NODES).to_string();
                 let more = more(node);
                 let more = more.iter().map(String::as_str);
-                let arguments: Vec<&str> = arguments.iter().copied().chain(more).collect();
-                Redis::start_with(&directory, port_of_node(), &arguments)
+                let arguments = arguments.iter().copied().chain(["--cluster-port", &bus]);
+                let arguments: Vec<&str> = arguments.chain(more).collect();
+                Redis::start_with(&directory, port, &arguments)
             })
             .collect();
         let cluster = Self { nodes };
@@ -72,8 +75,9 @@ impl Cluster {
             node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             let epoch = (index + 1).to_string();
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
-            let port = cluster.nodes[0].port.to_string();
-            node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+            let port = cluster.nodes[0].port;
+            let (port, bus) = (port.to_string(), (port + BETWEEN_NODES).to_string());
+            node.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         until("the cluster is whole", SOON, || {
             cluster.nodes.iter().all(|node| {

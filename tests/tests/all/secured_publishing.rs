@@ -41,7 +41,8 @@ fn assert_publishes(sidecar: &Sidecar, redis: &[Redis]) {
     let headers = [("X-Api-Key", &*sidecar.key)];
     let targets = (0..LINKS).map(|number| format!("https://example.com/{number}"));
     let results = make_batch(sidecar.port, &headers, &targets.collect::<Vec<_>>());
-    assert_eq!((results.made.len(), results.late), (LINKS, 0));
+    let counts = (results.made.len(), results.late);
+    assert_eq!(counts, (LINKS, 0), "{}", sidecar.log());
     let count = || -> usize {
         let keys = redis.iter().map(|node| node.command(&["KEYS", "sl:l:*"]));
         keys.map(|keys| keys.lines().filter(|key| !key.is_empty()).count())
@@ -67,7 +68,8 @@ fn a_server_with_tls_is_written_to() {
     let redis = Redis::start_with(&path.join("redis"), ports::free(), &arguments);
     let url = format!("rediss://127.0.0.1:{tls_port}/0");
     let mut sidecar = start(path, &settings(&url, path, true));
-    assert_publishes(&sidecar, &[redis]);
+    let redis = [redis];
+    assert_publishes(&sidecar, &redis);
     // Without a certificate of its own it is refused, and for another name it does not connect.
     for (url, has_own, said) in [
         (url.clone(), false, "ertificate"),
@@ -91,7 +93,12 @@ fn a_cluster_with_tls_is_written_to() {
     let path = directory.path();
     make_certificates(path);
     let tls_ports: Vec<u16> = (0..3).map(|_node| ports::free()).collect();
-    let cluster = Cluster::start_with(path, |node| secured(path, tls_ports[node]));
+    let cluster = Cluster::start_with(path, |node| {
+        let mut arguments = secured(path, tls_ports[node]);
+        // Else nodes name each other's ports without TLS.
+        arguments.extend(["--tls-cluster", "yes"].map(str::to_owned));
+        arguments
+    });
     let url = format!("rediss://127.0.0.1:{}/0", tls_ports[1]);
     let settings = settings(&url, path, true);
     let topology = format!("topology = \"cluster\"\nnodes = [\"127.0.0.1:{}\"]", tls_ports[2]);
