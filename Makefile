@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-nginx test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -14,15 +14,17 @@ help:
 	@echo 'make test    format, lints, the book and every test, real servers included'
 	@echo 'make lint    format, clippy and the words of documents, comments and messages'
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
-	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
-	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'
+	@echo 'make test-nginx NGINX_SOURCE=<tarball or tree>   the tests from outside, on that nginx or OpenResty'
+	@echo 'make test-asan   the same with AddressSanitizer, on Debian'\''s nginx (or NGINX_SOURCE=…)'
 	@echo 'make explore random faults on the real system for MINUTES (30); SEED=… repeats one, SHRINK=1 finds the fewest'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make alerts  checks the rules for Prometheus and runs their tests'
 	@echo 'make containers-check   builds the images without a registry and runs them'
 	@echo 'make build   the sidecar and the module, into target/'
+	@echo '             (NGINX=<tarball or tree>: only the module, for that nginx or OpenResty)'
 	@echo 'make deb     Debian packages of both, into target/deb/'
+	@echo '             (NGINX=<tarball or tree>: of the module, for the packages of nginx.org or OpenResty)'
 	@echo 'make screenshots   screenshots of the console, into docs/src/screenshots/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
@@ -31,11 +33,12 @@ setup:
 	@scripts/setup
 
 build: setup
-	@scripts/build
+	@$(if $(NGINX),scripts/setup nginx)
+	@NGINX="$(NGINX)" scripts/build
 
 deb: build
 	@scripts/setup deb
-	@scripts/build-deb
+	@$(if $(NGINX),scripts/build-module-deb "$(NGINX)",scripts/build-deb)
 
 # What is wrong with the settings shows before the build, which takes minutes the first time.
 run:
@@ -59,32 +62,24 @@ test: build lint docs deb
 	@scripts/setup test
 	scripts/test --tests -- --skip http3::
 
-# The same tests on the nginx that the crate nginx-src brings. It and the module for it are built in cargo's profile dev,
-# which is soon done, checks arithmetic, and leaves the module that was built for release alone. Debian's Lua module does
-# not load there, and the packages are for Debian's nginx.
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
-OF_SIDECAR := backup campaign_links cli clients console console_campaigns console_keys console_live console_statistics \
-	doctor domains_nodes full_disk keys kills moves newcomer openapi operations packages postgres run \
-	schemathesis tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
+OF_SIDECAR := backup campaign_links cli clients cluster_publishing clocks console console_campaigns console_keys console_live \
+	console_statistics doctor domains_nodes full_disk keys kills moves newcomer openapi operations packages postgres run \
+	schemathesis secured_publishing stops tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
 	visits_stored watch
 
-test-vendored: build
-	@scripts/setup vendored
+# TESTS: filters of the tests, instead of all that depend on nginx. Where headers are edited, once is enough.
+test-nginx: build
+	@scripts/setup nginx
 	@scripts/setup test
-	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
-		cargo build -p ngx_http_shortlink_module --features vendored
-	SHORTLINK_MODULE=$(CURDIR)/target/debug/libngx_http_shortlink_module.so \
-	SHORTLINK_NGINX=$$(ls -t $(CURDIR)/target/debug/build/nginx-sys-*/out/objs/nginx | head -n 1) \
-		scripts/test --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
+	scripts/test-nginx "$(NGINX_SOURCE)" $(or $(TESTS),$(OF_SIDECAR:%=--skip %::) --skip foreign_module::)
 
-# On Debian's version of nginx, on that of nginx-src, or on both.
-ASAN_NGINX ?= debian vendored
-
+# On Debian's nginx, or on that of NGINX_SOURCE. TESTS: filters of the tests, instead of all.
 test-asan: build
 	@scripts/setup asan
 	@scripts/setup test
-	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
+	scripts/test-asan "$(or $(NGINX_SOURCE),debian)" $(TESTS)
 
 # The variables MINUTES, JOBS and SEED reach the program through its environment.
 explore: build

@@ -17,10 +17,19 @@ fn main() {
     let version: u64 = variable("DEP_NGINX_VERSION_NUMBER")
         .parse()
         .expect("a version number");
-    assert!(
-        version >= 1_022_000,
-        "nginx 1.22.0 or newer is needed, this is {version}"
-    );
+    if version < 1_022_000 {
+        println!("cargo::error=nginx 1.22.0 or newer is needed, this is {version}");
+        return;
+    }
+
+    // The bindings and the C side would fail in many places.
+    let features = variable("DEP_NGINX_FEATURES");
+    if !features.split(',').any(|feature| feature == "http_ssl") {
+        println!(
+            "cargo::error=this nginx is configured without TLS: pass --with-http_ssl_module to its ./configure"
+        );
+        return;
+    }
 
     // From 1.23 on nginx links headers of one name instead of keeping arrays of them.
     println!("cargo::rustc-check-cfg=cfg(nginx_linked_headers)");

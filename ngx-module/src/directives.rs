@@ -21,6 +21,7 @@ use crate::nginx::conf::{
 };
 use crate::nginx::module::Module;
 use crate::nginx::request::{RequestHandler, request_handler};
+use crate::nginx::selftest;
 use crate::nginx::variable::variable_getter;
 use crate::settings::zones::CounterZone;
 use crate::settings::{LocationConf, MainConf, Settings, UsedLocation};
@@ -94,6 +95,13 @@ impl Module for Shortlink {
             return Err(Refused::from(format!(
                 "the shortlink module was built with bindings that are wrong about this nginx \
                  and would corrupt its memory; fields that differ:{differences}"
+            )));
+        }
+        if let Err(differs) = selftest::verify(conf) {
+            return Err(Refused::from(format!(
+                "the shortlink module was built for another nginx than this one, and would corrupt its memory: {differs} \
+                 differ; build the module from the source of this nginx, with the patches of its distributor \
+                 (OpenResty has patches) and the options that \"nginx -V\" prints: make build NGINX=<source>"
             )));
         }
         Ok(add_variables(conf)?)

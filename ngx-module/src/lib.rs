@@ -11,7 +11,8 @@
 //! - [`settings`]: the types of the configuration.
 //! - [`nginx`]: nginx in safe types.
 //!
-//! [`layout`] refuses to run where the bindings are wrong about nginx.
+//! [`layout`] refuses to run where the bindings are wrong about nginx' headers, [`nginx::selftest`] where they are wrong
+//! about the nginx that runs.
 
 mod answers;
 mod directives;

@@ -28,6 +28,7 @@ pub(crate) mod process;
 pub(crate) mod request;
 pub(crate) mod resolver;
 pub(crate) mod response;
+pub(crate) mod selftest;
 pub(crate) mod shared;
 pub(crate) mod ssl;
 pub(crate) mod status;

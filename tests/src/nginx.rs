@@ -434,6 +434,27 @@ impl Nginx {
             .collect()
     }
 
+    /// Checks a configuration below `prefix` that only loads this module.
+    ///
+    /// # Panics
+    /// When nginx can't be run.
+    pub fn try_module(prefix: &Path, module: &Path) -> Output {
+        let configuration = prefix.join("try.conf");
+        let lines = [
+            format!("load_module {};", module.display()),
+            format!("pid {}/try.pid;", prefix.display()),
+            "events {}\nhttp { access_log off; }\n".to_owned(),
+        ];
+        fs::write(&configuration, lines.join("\n")).expect("a configuration");
+        fs::create_dir_all(prefix.join("logs")).expect("a directory");
+        let mut command = Command::new(program());
+        command.arg("-t").arg("-p").arg(prefix).arg("-c");
+        command
+            .arg(configuration)
+            .output()
+            .expect("nginx can be run")
+    }
+
     fn program(&self) -> Command {
         let mut command = Command::new(program());
         command

@@ -1,21 +1,29 @@
 //! lua-nginx-module works with a location with `shortlink`.
 //!
-//! It is the one of Debian, which only Debian's nginx loads: `make test-vendored` leaves these
-//! tests out.
+//! It is the one of Debian, which only Debian's nginx loads, or that of OpenResty, which is linked into its nginx.
+//! `scripts/test-nginx` leaves these tests out for others.
+
+use std::sync::LazyLock;
 
 use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::site::{ONE, Site, SiteOptions, TWO};
 use shortlink_tests::wait::{SOON, until};
 
-const MODULES: &str = "load_module /usr/lib/nginx/modules/ndk_http_module.so;
-                       load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;";
+/// The directives that load the module, where the variable `SHORTLINK_LUA_MODULES` has no others: OpenResty needs none.
+static MODULES: LazyLock<String> = LazyLock::new(|| {
+    std::env::var("SHORTLINK_LUA_MODULES").unwrap_or_else(|_| {
+        "load_module /usr/lib/nginx/modules/ndk_http_module.so;
+         load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;"
+            .to_owned()
+    })
+});
 
 /// The module's own line in the log when it is loaded.
 const OF_LUA_ITSELF: &str = "detected a LuaJIT version which is not OpenResty's";
 
 fn start(server: &str) -> Site {
     Site::with(&SiteOptions {
-        top: MODULES,
+        top: &MODULES,
         server,
         ..SiteOptions::default()
     })
@@ -246,7 +254,7 @@ fn lua_captures_the_answer_to_a_code() {
 #[test]
 fn lua_replaces_the_variables_for_the_log() {
     let site = Site::with(&SiteOptions {
-        top: MODULES,
+        top: &MODULES,
         http: "log_format changed '$shortlink_code $shortlink_outcome $shortlink_source '
                                   '$shortlink_target';
                access_log logs/changed.log changed;",

@@ -27,6 +27,7 @@ mod erasure;
 mod explore;
 mod faults;
 mod flushes;
+mod foreign_module;
 mod foreign_redis;
 mod full_disk;
 mod guessing;

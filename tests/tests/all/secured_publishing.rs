@@ -73,7 +73,11 @@ fn a_server_with_tls_is_written_to() {
     // Without a certificate of its own it is refused, and for another name it does not connect.
     for (url, has_own, said) in [
         (url.clone(), false, "ertificate"),
-        (format!("rediss://localhost:{tls_port}/0"), true, "not valid for name"),
+        (
+            format!("rediss://localhost:{tls_port}/0"),
+            true,
+            "not valid for name",
+        ),
     ] {
         let config = path.join("sidecar/other.toml");
         let text = std::fs::read_to_string(&sidecar.config).expect("a configuration");
@@ -101,7 +105,10 @@ fn a_cluster_with_tls_is_written_to() {
     });
     let url = format!("rediss://127.0.0.1:{}/0", tls_ports[1]);
     let settings = settings(&url, path, true);
-    let topology = format!("topology = \"cluster\"\nnodes = [\"127.0.0.1:{}\"]", tls_ports[2]);
+    let topology = format!(
+        "topology = \"cluster\"\nnodes = [\"127.0.0.1:{}\"]",
+        tls_ports[2]
+    );
     let sidecar = start(path, &format!("{settings}\n{topology}"));
     assert_publishes(&sidecar, &cluster.nodes);
 }

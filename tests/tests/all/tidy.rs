@@ -160,9 +160,13 @@ fn arrows_between_crates_point_only_as_drawn() {
 fn unsafe_code_stands_in_the_module_alone() {
     for file in files_below(workspace(), ".rs") {
         let inside = file.strip_prefix(workspace()).expect("below the workspace");
-        let is_allowed = ["ngx-module", "third-party/nginx-sys", "tests/tests/all/tidy.rs"]
-            .iter()
-            .any(|place| inside.starts_with(place));
+        let is_allowed = [
+            "ngx-module",
+            "third-party/nginx-sys",
+            "tests/tests/all/tidy.rs",
+        ]
+        .iter()
+        .any(|place| inside.starts_with(place));
         if !is_allowed {
             assert!(!has_word(&code_of(&file), "unsafe"), "{}", inside.display());
         }
@@ -641,4 +645,24 @@ fn a_member_of_a_link_is_named_in_few_files() {
         (1..=FILES_OF_A_MEMBER).contains(&naming.len()),
         "{naming:#?}"
     );
+}
+
+#[test]
+fn the_versions_of_nginx_in_the_readme_are_those_that_are_tested() {
+    let readme = fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    let table = readme.split("| nginx | Tested in CI on |").nth(1);
+    let table = table.and_then(|rest| rest.split("\n\n").next());
+    let rows = table.expect("the table").lines().skip(2);
+    // "nginx 1.31.4" is the source nginx-1.31.4; Debian's is the one that is installed.
+    let shown = rows.filter(|row| !row.contains("Debian")).map(|row| {
+        let version = row.trim_end_matches(" |").rsplit("| ").next();
+        version.expect("a version").replace(' ', "-")
+    });
+    let versions =
+        fs::read_to_string(workspace().join("scripts/nginx-versions")).expect("versions");
+    let tested = versions.lines().filter(|line| !line.starts_with('#'));
+    let tested = tested.map(|line| line.split(' ').next().expect("a name").to_owned());
+    let tested: BTreeSet<String> = tested.collect();
+    assert!(tested.len() >= 3, "{tested:?}");
+    assert_eq!(shown.collect::<BTreeSet<_>>(), tested);
 }
