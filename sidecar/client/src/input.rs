@@ -148,12 +148,15 @@ pub fn recognised(mut text: Box<dyn BufRead + Send>) -> io::Result<(u8, Box<dyn 
     ))
 }
 
+/// The name of a separator of values.
+pub fn name_of(delimiter: u8) -> Option<&'static str> {
+    let mut all = DELIMITERS.iter();
+    all.find(|(_, it)| *it == delimiter).map(|(name, _)| *name)
+}
+
 /// The name of a separator of values that is not the comma.
 pub fn separator(delimiter: u8) -> Option<&'static str> {
-    let mut others = DELIMITERS.iter().filter(|(_, it)| *it != b',');
-    others
-        .find(|(_, it)| *it == delimiter)
-        .map(|(name, _)| *name)
+    name_of(delimiter).filter(|_| delimiter != b',')
 }
 
 /// The first bytes of a reader, fewer if it ends before, and a reader of all of it.

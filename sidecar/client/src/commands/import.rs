@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::session::Session;
 use super::show::plain;
-use crate::input::{charset, extension, separator};
+use crate::input::{charset, extension, name_of, separator};
 use crate::output::{print, thousands};
 use crate::progress::bar;
 use crate::{Client, Failure, Problem, Upload};
@@ -242,23 +242,32 @@ pub(super) async fn run(
     let reading = Reading::default();
     let text = source.text(format, delimiter, &reading.bytes);
     let text = text.context("the file can't be read")?;
+    let recognised = separator(text.delimiter);
     if delimiter.is_none()
-        && let Some(name) = separator(text.delimiter)
+        && let Some(name) = recognised
     {
         bar.suspend(|| eprintln!("shortlink: columns are separated by {name}s"));
     }
-    let done = send(client, text, reading, key.clone(), &bar, |line| {
-        if let Some(results) = &mut results {
-            let written = results
-                .write_all(line)
-                .and_then(|()| results.write_all(b"\n"));
-            written.context("the results can't be written")?;
-        }
-        if *json {
-            print(&format!("{}\n", String::from_utf8_lossy(line)))?;
-        }
-        Ok(())
-    });
+    let separator = delimiter.map_or(recognised, name_of);
+    let done = send(
+        client,
+        (text, separator),
+        reading,
+        key.clone(),
+        &bar,
+        |line| {
+            if let Some(results) = &mut results {
+                let written = results
+                    .write_all(line)
+                    .and_then(|()| results.write_all(b"\n"));
+                written.context("the results can't be written")?;
+            }
+            if *json {
+                print(&format!("{}\n", String::from_utf8_lossy(line)))?;
+            }
+            Ok(())
+        },
+    );
     let (tally, ended) = done.await;
     bar.finish_and_clear();
     if let Some(results) = &mut results {
@@ -294,10 +303,11 @@ pub(super) async fn run(
     })
 }
 
-/// Sends the file and reads the results at the same time; passes each result to `each`.
+/// Sends the file, with the name of its separator unless the service finds it to be the comma as well, and reads the
+/// results at the same time; passes each result to `each`.
 async fn send(
     client: &Client,
-    text: Text,
+    (text, separator): (Text, Option<&str>),
     reading: Reading,
     idempotency_key: String,
     bar: &ProgressBar,
@@ -315,7 +325,7 @@ async fn send(
     };
     let progress = reading.clone();
     let mut path = "/v1/links/batch?summary=true".to_owned();
-    if let Some(name) = separator(text.delimiter) {
+    if let Some(name) = separator {
         path.push_str(&format!("&delimiter={name}"));
     }
     let (answered_rows, answers) = watch::channel(Answered::default());
