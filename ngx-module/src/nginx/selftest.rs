@@ -128,19 +128,17 @@ fn ensure(is_so: bool, differs: Differs) -> Result<(), Differs> {
 /// The fields that it has elsewhere.
 /// To be called in the phase `preconfiguration`.
 pub(crate) fn verify(conf: &mut Conf) -> Result<(), Differs> {
-    let cf = conf.raw();
     connections()?;
     idle_connections()?;
     timers()?;
-    // SAFETY: the configuration is the one that nginx reads now.
-    unsafe {
-        posted_events(cf)?;
-        configuration(cf)?;
-        offsets_in_requests(cf)?;
-    }
+    posted_events(conf)?;
+    configuration(conf)?;
+    offsets_in_requests(conf)?;
     peers()?;
-    responses()?;
+    headers_sent()?;
+    ends_sent()?;
     bodies()?;
+    expectations()?;
     posted_requests()?;
     variables()
 }
@@ -305,10 +303,8 @@ fn timers() -> Result<(), Differs> {
 }
 
 /// An event in a queue of its own.
-///
-/// # Safety
-/// That of [`verify`].
-unsafe fn posted_events(cf: *mut ngx_conf_t) -> Result<(), Differs> {
+fn posted_events(conf: &Conf) -> Result<(), Differs> {
+    let cf = conf.raw();
     let (mut event, mut log) = (
         Padded::<ngx_event_t>::zeroed(),
         Padded::<ngx_log_t>::zeroed(),
@@ -336,10 +332,8 @@ unsafe fn posted_events(cf: *mut ngx_conf_t) -> Result<(), Differs> {
 }
 
 /// The cycle's modules and configuration, and a pool.
-///
-/// # Safety
-/// That of [`verify`].
-unsafe fn configuration(cf: *mut ngx_conf_t) -> Result<(), Differs> {
+fn configuration(conf: &Conf) -> Result<(), Differs> {
+    let cf = conf.raw();
     // SAFETY: nginx has numbered its modules, and has stored the context of the block `http` before it calls modules.
     unsafe {
         let cycle = (*cf).cycle;
@@ -359,10 +353,8 @@ unsafe fn configuration(cf: *mut ngx_conf_t) -> Result<(), Differs> {
 }
 
 /// Variables of nginx that are a field of the request have its place in their definition.
-///
-/// # Safety
-/// That of [`verify`].
-unsafe fn offsets_in_requests(cf: *mut ngx_conf_t) -> Result<(), Differs> {
+fn offsets_in_requests(conf: &Conf) -> Result<(), Differs> {
+    let cf = conf.raw();
     const REQUEST: [(&[u8], usize); 6] = [
         (b"uri", offset_of!(ngx_http_request_t, uri)),
         (b"args", offset_of!(ngx_http_request_t, args)),
@@ -479,54 +471,93 @@ impl Drop for Exchange {
     }
 }
 
-/// Functions of nginx that send: up to the first filter, in whose place stands one of this test.
-fn responses() -> Result<(), Differs> {
+/// Filters of this test in the place of nginx' own, which are back when it is dropped. Nothing else runs meanwhile.
+struct Filters(
+    ngx_http_output_header_filter_pt,
+    ngx_http_output_body_filter_pt,
+);
+
+impl Filters {
+    fn replace() -> Self {
+        let (headers, bodies) = (
+            &raw mut ngx_http_top_header_filter,
+            &raw mut ngx_http_top_body_filter,
+        );
+        // SAFETY: nginx reads both while it sends, and nothing is sent while a configuration is read.
+        unsafe {
+            Self(
+                ptr::replace(headers, Some(on_header)),
+                ptr::replace(bodies, Some(on_body)),
+            )
+        }
+    }
+}
+
+impl Drop for Filters {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            ngx_http_top_header_filter = self.0;
+            ngx_http_top_body_filter = self.1;
+        }
+    }
+}
+
+/// The header of an answer is sent once.
+fn headers_sent() -> Result<(), Differs> {
+    let mut it = Exchange::new()?;
+    let request = it.request.ptr();
+    let _filters = Filters::replace();
+    reset();
+    // SAFETY: the structures outlive the calls.
+    let first = unsafe { ngx_http_send_header(request) };
+    let was_sent = was_called_with(request);
+    reset();
+    // SAFETY: as above.
+    let second = unsafe {
+        (*request).set_header_sent(1);
+        ngx_http_send_header(request)
+    };
+    let was_sent_again = CALLS.load(Ordering::Relaxed) != 0;
+    ensure(
+        first == NGX_OK as ngx_int_t
+            && was_sent
+            && second == NGX_ERROR as ngx_int_t
+            && !was_sent_again,
+        "ngx_http_request_t (header_sent)",
+    )
+}
+
+/// The end of an answer, of a request and of a part of one; its filter fails, which nginx notes.
+fn ends_sent() -> Result<(), Differs> {
     let mut it = Exchange::new()?;
     let (request, connection) = (it.request.ptr(), it.connection.ptr());
-    // SAFETY: nginx' own filters are back after the calls; nothing else runs meanwhile. The structures outlive them.
-    unsafe {
-        let headers = &raw mut ngx_http_top_header_filter;
-        let bodies = &raw mut ngx_http_top_body_filter;
-        let own = (
-            ptr::replace(headers, Some(on_header)),
-            ptr::replace(bodies, Some(on_body)),
-        );
-        reset();
-        let first = ngx_http_send_header(request);
-        let was_sent = was_called_with(request);
-        reset();
-        (*request).set_header_sent(1);
-        let second = ngx_http_send_header(request);
-        let was_sent_again = CALLS.load(Ordering::Relaxed) != 0;
-
-        reset();
-        let mut expected = Padded::<ngx_connection_t>::zeroed();
+    let _filters = Filters::replace();
+    let mut expected = Padded::<ngx_connection_t>::zeroed();
+    reset();
+    // SAFETY: the structures outlive the calls.
+    let answer = unsafe {
         ptr::copy_nonoverlapping(connection, expected.ptr(), 1);
         (*expected.ptr()).set_error(1);
-        let third = ngx_http_send_special(request, NGX_HTTP_LAST as ngx_uint_t);
-        let last = BUFFER.load(Ordering::Relaxed);
-        let was_error = was_called_with(request) && it.connection.image() == expected.image();
+        ngx_http_send_special(request, NGX_HTTP_LAST as ngx_uint_t)
+    };
+    let last = BUFFER.load(Ordering::Relaxed);
+    ensure(
+        answer == NGX_ERROR as ngx_int_t
+            && was_called_with(request)
+            && it.connection.image() == expected.image(),
+        "ngx_connection_t (error), ngx_http_request_t (connection)",
+    )?;
+    // SAFETY: as above.
+    unsafe {
         (*request).main = ptr::null_mut();
         ngx_http_send_special(request, NGX_HTTP_LAST as ngx_uint_t);
-        let last_of_part = BUFFER.load(Ordering::Relaxed);
-        (*headers, *bodies) = own;
-
-        ensure(
-            first == NGX_OK as ngx_int_t
-                && was_sent
-                && second == NGX_ERROR as ngx_int_t
-                && !was_sent_again,
-            "ngx_http_request_t (header_sent)",
-        )?;
-        ensure(
-            third == NGX_ERROR as ngx_int_t && was_error,
-            "ngx_connection_t (error), ngx_http_request_t (connection)",
-        )?;
-        ensure(
-            (last, last_of_part) == (1, 2),
-            "ngx_buf_t (last_buf, last_in_chain), ngx_http_request_t (main)",
-        )
     }
+    let last_of_part = BUFFER.load(Ordering::Relaxed);
+    ensure(
+        (last, last_of_part) == (1, 2),
+        "ngx_buf_t (last_buf, last_in_chain), ngx_http_request_t (main)",
+    )
 }
 
 /// Counts of a request, and what becomes of its body.
@@ -556,12 +587,18 @@ fn bodies() -> Result<(), Differs> {
         ensure(
             (*request).request_body.is_null(),
             "ngx_http_request_t (discard_body)",
-        )?;
+        )
+    }
+}
 
-        // A header `Expect` that asks for nothing is only noted.
-        let mut it = Exchange::new()?;
-        let request = it.request.ptr();
-        let mut expect = Padded::<ngx_table_elt_t>::zeroed();
+/// A header `Expect` that asks for nothing is only noted.
+fn expectations() -> Result<(), Differs> {
+    let mut it = Exchange::new()?;
+    let request = it.request.ptr();
+    let mut expect = Padded::<ngx_table_elt_t>::zeroed();
+    let mut expected = Padded::<ngx_http_request_t>::zeroed();
+    // SAFETY: the structures outlive the call.
+    unsafe {
         (*request).headers_in.expect = expect.ptr();
         (*request).http_version = NGX_HTTP_VERSION_11 as ngx_uint_t;
         ptr::copy_nonoverlapping(request, expected.ptr(), 1);
