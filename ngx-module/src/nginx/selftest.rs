@@ -471,7 +471,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Filters of this test in the place of nginx' own, which are back when it is dropped. Nothing else runs meanwhile.
+/// Filters of this test instead of nginx' own, which are back when it is dropped. Nothing else runs meanwhile.
 struct Filters(
     ngx_http_output_header_filter_pt,
     ngx_http_output_body_filter_pt,
