@@ -17,35 +17,33 @@ use crate::settings::VisitAddress;
 use crate::state::RequestState;
 use crate::worker;
 
-/// Returns whether an answer is a visit: redirects, and links that were live once.
-fn is_visit(status: usize) -> bool {
-    matches!(status, 301..=303 | 307 | 308 | 410)
-}
-
 /// The log phase.
 pub(crate) fn on_log(request: &Request) -> Status {
     // nginx can be configured to log subrequests too: the answer is their main request's.
     if request.is_main()
-        && is_visit(request.status())
         && let Some(state) = RequestState::find(request)
-        && is_answer(state)
+        && let Some(status) = status_of(request, state)
     {
-        record(request, state);
+        record(request, state, status);
     }
     Status::OK
 }
 
-/// Returns whether the answer is one to a code. An error page may be a redirect: to a code that does not exist there
-/// is no visit.
-fn is_answer(state: &RequestState) -> bool {
-    match state.outcome.get() {
-        Some(Outcome::Redirect | Outcome::Gone) => true,
-        Some(Outcome::Miss | Outcome::Unavailable) => state.source.get() == Source::Fallback,
-        _ => false,
-    }
+/// The status of a visit: of a redirect, or 410 for a link that was live once, whatever `error_page` makes of it; `None`
+/// if the answer is none. An error page may be a redirect: to a code that does not exist there is no visit.
+fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
+    let status = match state.outcome.get()? {
+        Outcome::Gone => 410,
+        Outcome::Miss | Outcome::Unavailable if state.source.get() != Source::Fallback => {
+            return None;
+        }
+        Outcome::Redirect | Outcome::Miss | Outcome::Unavailable => request.status(),
+        _ => return None,
+    };
+    matches!(status, 301..=303 | 307 | 308 | 410).then_some(status as u16)
 }
 
-fn record(request: &Request, state: &RequestState) {
+fn record(request: &Request, state: &RequestState, status: u16) {
     let Some(code) = &state.code else {
         return;
     };
@@ -80,8 +78,7 @@ fn record(request: &Request, state: &RequestState) {
             sequence: 0,
         },
         time_ms: unix_milliseconds(),
-        // One of those above.
-        status: request.status() as u16,
+        status,
         method: match request.method() {
             Method::Get => VisitMethod::Get,
             Method::Head => VisitMethod::Head,

@@ -254,6 +254,22 @@ fn subrequests_and_internal_redirects_make_no_second_visit() {
 }
 
 #[test]
+fn a_link_that_is_gone_is_recorded_as_such_whatever_the_visitor_is_shown() {
+    let site = site_with(
+        "on interval=10ms",
+        "location / { shortlink; error_page 410 =302 https://example.com/ended; }
+         location /other { rewrite ^ /gone break; shortlink; error_page 410 =200 /shown; }
+         location = /shown { return 200 gone; }",
+        "",
+    );
+    assert_eq!(site.get("/gone").status, 302);
+    assert_eq!(site.get("/other").status, 200);
+    wait_for_names(&site, 2);
+    let found: Vec<_> = stored(&site).iter().map(|it| it.status).collect();
+    assert_eq!(found, [410, 410]);
+}
+
+#[test]
 fn an_address_is_what_realip_says_and_nothing_that_a_visitor_says() {
     let spoofed = [
         ("X-Forwarded-For", "192.0.2.66"),
