@@ -7,6 +7,7 @@
 use resolver::{Completion, ConnectionError, NodeId, Tick};
 
 use crate::handler::complete;
+use crate::nginx::address::SocketAddress;
 use crate::nginx::connection::{Handlers, Notice, connection_handler, secured_handler};
 use crate::nginx::event::event_handler;
 use crate::nginx::module::Cycle;
@@ -49,8 +50,15 @@ fn drive() {
     }
     while let Some(Some(due)) = worker::with(one_tick) {
         match due {
-            Due::Done => {}
             Due::Lose(node, reason) => lose(node, &reason),
+            Due::Connect(node, address) => {
+                if !connect(node, &address) {
+                    worker::with(|worker| {
+                        worker.log_outage(node, "the connection can't be opened");
+                    });
+                    lose(node, &ConnectionError::Lost);
+                }
+            }
             Due::Resolve(node, name) => resolve(node, name),
         }
     }
@@ -72,10 +80,10 @@ fn taken(done: Completion<'_, Token>) -> (Resumed, Settled) {
 
 /// The remaining step of a task that was due.
 enum Due {
-    /// Nothing.
-    Done,
     /// The connection must be given up.
     Lose(NodeId, ConnectionError),
+    /// The node's server is at this address.
+    Connect(NodeId, SocketAddress),
     /// The name of the node's server must be looked up.
     Resolve(NodeId, String),
 }
@@ -93,13 +101,7 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
                     Some(Due::Lose(node, ConnectionError::Lost))
                 }
                 Found::Name(name) => Some(Due::Resolve(node, name)),
-                Found::Now(address) => {
-                    if worker.connections.connect(node, &address) {
-                        return Some(Due::Done);
-                    }
-                    worker.log_outage(node, "the connection can't be opened");
-                    Some(Due::Lose(node, ConnectionError::Lost))
-                }
+                Found::Now(address) => Some(Due::Connect(node, address)),
                 Found::Not(reason) => {
                     worker.log_outage(node, &reason);
                     Some(Due::Lose(node, ConnectionError::Lost))
@@ -115,6 +117,15 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
             Some(Due::Lose(node, error))
         }
     }
+}
+
+/// Begins to connect to a node; `false` when that failed at once. nginx may close idle connections of clients for it,
+/// and calls the module for their requests.
+fn connect(node: NodeId, address: &SocketAddress) -> bool {
+    let opener = worker::with(|worker| worker.connections.opener());
+    let socket = opener.and_then(|opener| opener.open(node, address));
+    let opened = socket.and_then(|socket| worker::with(|it| it.connections.opened(node, socket)));
+    opened.is_some()
 }
 
 /// Gives a connection up: all that wait for it go to the fallback.
@@ -181,18 +192,19 @@ fn resolve(node: NodeId, name: String) {
 /// A name's addresses are known, or it has none.
 fn on_resolved(number: usize, resolved: Resolved) {
     let node = NodeId::new(number);
-    let connects = worker::with(|worker| {
+    let found = worker::with(|worker| {
         let address = worker.edge.address(node);
-        match worker.addresses.resolved(node, address, resolved) {
-            Ok(found) => worker.connections.connect(node, &found),
-            Err(reason) => {
+        let found = worker.addresses.resolved(node, address, resolved);
+        found
+            .map_err(|reason| {
                 worker.log_outage(node, &format!("its name can't be looked up: {reason}"));
-                false
-            }
-        }
+            })
+            .ok()
     });
-    if connects == Some(false) {
-        lose(node, &ConnectionError::Lost);
+    match found {
+        Some(Some(address)) if connect(node, &address) => {}
+        Some(_) => lose(node, &ConnectionError::Lost),
+        None => {}
     }
     // nginx continues with others that wait for the same name and holds a pointer to the next of them. Driving could
     // end that one, so it is left to the timer.

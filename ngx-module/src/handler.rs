@@ -69,9 +69,11 @@ pub(crate) fn handle(request: &Request) -> Status {
             state.ticket.set(Some(ticket));
             if request.is_broken() {
                 // nginx terminates the request, or has terminated that of this subrequest: it must not wait.
+                state.stop_waiting();
                 return Status::CLIENT_LEFT;
             }
             if !request.watch::<RequestState>() {
+                state.stop_waiting();
                 return Status::ERROR;
             }
             request.wait()

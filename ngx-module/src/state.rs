@@ -103,7 +103,8 @@ impl RequestState {
         worker::leave_fallback(wait, ending);
     }
 
-    fn stop_waiting(&self) {
+    /// Takes the request back from the edge, if it waits.
+    pub(crate) fn stop_waiting(&self) {
         if let Some(ticket) = self.ticket.take() {
             worker::cancel(ticket);
         }

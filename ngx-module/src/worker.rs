@@ -59,8 +59,8 @@ pub(crate) struct Wait {
 static WORKER: Local<Worker> = Local::new();
 
 /// Lends the worker's own to `work`; `None` where there is none. `work` may not call anything that can come back
-/// here: no call that finishes a request or hands it on. Allocating, posting events, setting timers and socket I/O
-/// are harmless.
+/// here: no call that finishes a request or hands it on, or opens a connection. Allocating, posting events, setting
+/// timers, and reading, writing and closing sockets are harmless.
 #[inline]
 pub(crate) fn with<R>(work: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     WORKER.with(work)

@@ -136,6 +136,35 @@ impl Cluster {
         (owner, other.expect("another node"))
     }
 
+    /// Adds a replica of a master to the nodes; returns its place.
+    ///
+    /// # Panics
+    /// When it does not become one.
+    pub fn add_replica(&mut self, directory: &Path, of: usize) -> usize {
+        let port = port_of_node();
+        let bus = (port + BETWEEN_NODES).to_string();
+        let arguments = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let replica = Redis::start_with(&directory.join("replica"), port, &arguments);
+        let first = self.nodes[0].port;
+        let (port, bus) = (first.to_string(), (first + BETWEEN_NODES).to_string());
+        replica.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        let master = Self::id(&self.nodes[of]);
+        until("it is a replica", SOON, || {
+            try_command(replica.port, &["CLUSTER", "REPLICATE", &master]).is_ok()
+        });
+        until("it has the data", SOON, || {
+            let state = replica.command(&["INFO", "replication"]);
+            state.contains("master_link_status:up")
+        });
+        let id = Self::id(&replica);
+        until("all know it", SOON, || {
+            let knows = |node: &Redis| node.command(&["CLUSTER", "NODES"]).contains(&id);
+            self.nodes.iter().all(knows)
+        });
+        self.nodes.push(replica);
+        self.nodes.len() - 1
+    }
+
     /// Moves a slot with its keys from one node to another, as `redis-cli --cluster reshard` does.
     ///
     /// # Panics

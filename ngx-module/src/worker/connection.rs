@@ -6,9 +6,7 @@
 
 use resolver::NodeId;
 
-use crate::nginx::address::SocketAddress;
-use crate::nginx::connection::{self, Handlers, Moved, Notice, error_text};
-use crate::nginx::log::Log;
+use crate::nginx::connection::{self, Moved, Notice, error_text};
 use crate::settings::redis::Tls;
 use crate::worker::edge::WorkerEdge;
 
@@ -78,18 +76,10 @@ impl Connection {
         self.stage = Stage::Opening;
     }
 
-    /// Begins to connect; `false` when that failed at once.
-    pub(crate) fn connect(
-        &mut self,
-        address: &SocketAddress,
-        handlers: Handlers,
-        log: Log,
-        quiet: Log,
-    ) -> bool {
-        let owner = self.node.index();
+    /// Takes over a socket that has begun to connect.
+    pub(crate) fn take(&mut self, socket: connection::Connection) {
         self.stage = Stage::Opening;
-        self.socket = connection::Connection::open(address, owner, handlers, log, quiet);
-        self.socket.is_some()
+        self.socket = Some(socket);
     }
 
     /// Writes what the edge has to send; `false` when the connection broke.

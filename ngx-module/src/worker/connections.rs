@@ -8,7 +8,7 @@ use resolver::NodeId;
 use resolver::visits::Visits;
 
 use crate::nginx::address::SocketAddress;
-use crate::nginx::connection::{Handlers, Notice};
+use crate::nginx::connection::{Connection as Socket, Handlers, Notice};
 use crate::nginx::event::{Event, EventHandler};
 use crate::nginx::log::Log;
 use crate::nginx::process::is_exiting;
@@ -33,10 +33,23 @@ pub(crate) struct Connections {
     flush: Event,
     /// Wakes up at the edge's next deadline.
     timer: Event,
+    opener: Opener,
+}
+
+/// Opens connections. nginx may close those of others for it and so call the module: nothing may be lent meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Opener {
     handlers: Handlers,
     log: Log,
     /// nginx logs each failed attempt to connect; the journal has one line an outage.
     quiet: Log,
+}
+
+impl Opener {
+    /// Begins to connect to a node; `None` when that failed at once.
+    pub(crate) fn open(self, node: NodeId, address: &SocketAddress) -> Option<Socket> {
+        Socket::open(address, node.index(), self.handlers, self.log, self.quiet)
+    }
 }
 
 impl Connections {
@@ -46,10 +59,17 @@ impl Connections {
             places: Vec::new(),
             flush: Event::new(callbacks.flush, log),
             timer: Event::new(callbacks.timer, log),
-            handlers: callbacks.connection,
-            log,
-            quiet: log.quiet(),
+            opener: Opener {
+                handlers: callbacks.connection,
+                log,
+                quiet: log.quiet(),
+            },
         }
+    }
+
+    /// Returns the means to open a connection.
+    pub(crate) fn opener(&self) -> Opener {
+        self.opener
     }
 
     /// The connection to a node, if there is one.
@@ -64,14 +84,15 @@ impl Connections {
         connection.is(notice).then_some(connection)
     }
 
-    /// Begins to connect to a node; `false` when that failed at once.
-    pub(crate) fn connect(&mut self, node: NodeId, address: &SocketAddress) -> bool {
+    /// Takes over the socket of a node, which has begun to connect.
+    pub(crate) fn opened(&mut self, node: NodeId, socket: Socket) {
         if self.places.len() <= node.index() {
             self.places.resize_with(node.index() + 1, || None);
         }
         let place = &mut self.places[node.index()];
-        let connection = place.get_or_insert_with(|| Connection::new(node));
-        connection.connect(address, self.handlers, self.log, self.quiet)
+        place
+            .get_or_insert_with(|| Connection::new(node))
+            .take(socket);
     }
 
     /// Closes every connection without telling the edge.

@@ -30,7 +30,7 @@ use tower::Service;
 
 use super::stalls::Unstalled;
 
-/// The longest silence of a client: until the headers of a request are there, from the begin of the connection or the
+/// The longest silence of a client: until the headers of a request are there, from the beginning of the connection or the
 /// end of the request before, and while it takes nothing of an answer. It is longer than nginx holds idle connections
 /// to the sidecar (`keepalive_timeout` of an upstream, 60 seconds), because a request must not meet a connection that
 /// is about to be closed, and than nginx waits for its own client (`send_timeout`, 60 seconds).

@@ -2,8 +2,8 @@
 //!
 //! The library routes command by command, which costs as much as all the rest of a link. So commands are sorted by the
 //! master of their key's slot, and all masters get theirs at once. A command that a master refuses because the slot has
-//! moved, and those of a master that can't be reached, are repeated through the library, which follows redirections
-//! and waits for a failover; and the map of slots is read anew.
+//! moved, and those of a master whose connection is refused or breaks, are repeated through the library, which follows
+//! redirections; and the map of slots is read anew. A master that is silent ends the operation at its time limit.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -97,7 +97,7 @@ impl Cluster {
         Self {
             client,
             asked,
-            patience: limit / 4,
+            patience: limit / 2,
             map: Mutex::default(),
         }
     }
@@ -113,14 +113,17 @@ impl Cluster {
 
     /// Returns the map that was read last, or reads it.
     pub(super) async fn map(&self) -> Result<Arc<Map>, RedisError> {
-        let known = self.map.lock().clone();
-        match known {
+        match self.known_map() {
             Some(map) => Ok(map),
             None => {
-                self.read_map(self.client.get_async_connection().await?)
-                    .await
+                let redis = self.client.get_async_connection().await?;
+                self.read_map(redis).await
             }
         }
+    }
+
+    fn known_map(&self) -> Option<Arc<Map>> {
+        self.map.lock().clone()
     }
 
     /// Reads the map.
@@ -147,6 +150,11 @@ impl Cluster {
         if known.as_ref().is_some_and(|it| Arc::ptr_eq(it, map)) {
             *known = None;
         }
+    }
+
+    /// The same with whatever map is known, if something took too long.
+    pub(super) fn forget_all(&self) {
+        *self.map.lock() = None;
     }
 }
 
@@ -283,7 +291,11 @@ impl Masters {
             for ((&place, command), value) in sent.zip(values) {
                 match value {
                     Value::ServerError(error) if is_redirected(error.kind()) => {
-                        is_outdated = true;
+                        // A slot that is on its way does not show that the map is wrong.
+                        is_outdated |= !matches!(
+                            error.kind(),
+                            Some(ServerErrorKind::Ask | ServerErrorKind::TryAgain)
+                        );
                         others.push((place, command.clone()));
                     }
                     Value::ServerError(error) => answers[place] = Some(Err(error.into())),
@@ -312,7 +324,10 @@ impl Masters {
     /// Returns connections to the masters of the present map.
     async fn open(&self) -> Result<Arc<Open>, RedisError> {
         let mut held = self.open.lock().await;
-        let map = self.cluster.map().await?;
+        let map = match self.cluster.known_map() {
+            Some(map) => map,
+            None => self.read_map().await?,
+        };
         if let Some(open) = &*held
             && Arc::ptr_eq(&open.map, &map)
         {

@@ -3,6 +3,7 @@
 //! A cluster has one mark for each master, in a slot that the master owns. Its data set is as far as the
 //! master that is furthest behind.
 
+use futures_util::future::try_join_all;
 use redis::{RedisError, Value};
 use shortlink_core::ports::{DataSet, Mark, PublishError, Session};
 use vocabulary::KeyPrefix;
@@ -67,13 +68,14 @@ pub(super) async fn inspect(
             let mut commands = vec![redis::cmd("INFO"), redis::cmd("DBSIZE")];
             commands[0].arg("server");
             let keys = keys(&open, prefix).await?;
-            commands.extend(keys.iter().map(|key| {
-                let mut command = redis::cmd("GET");
-                command.arg(key);
-                command
-            }));
-            let mut answers = open.redis.send(commands).await?;
-            let values = answers.split_off(2);
+            // In a cluster through the library: it learns from a redirection that there is another master, and asks
+            // that one for its identity, too.
+            let values = keys.iter().map(async |key| {
+                let mut redis = open.redis.clone();
+                redis::Cmd::get(key).query_async(&mut redis).await
+            });
+            let values: Vec<Value> = try_join_all(values).await?;
+            let answers = open.redis.send(commands).await?;
             Ok((session, answers, values))
         })
         .await?;

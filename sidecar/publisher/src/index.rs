@@ -96,7 +96,13 @@ impl RedisIndex {
         let repeated = match &self.servers {
             Servers::Cluster(cluster) => {
                 let work = self.exchange_with_all(cluster, &commands, &mut each);
-                limited(operation, self.limit, work).await?
+                let done = limited(operation, self.limit, work).await;
+                if done.is_err() {
+                    // A silent master may have a successor.
+                    cluster.forget_all();
+                    self.idle.lock().clear();
+                }
+                done?
             }
             _ => {
                 let work = async {

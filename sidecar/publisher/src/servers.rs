@@ -134,7 +134,9 @@ impl Servers {
                 let scheme = if is_secured { "rediss" } else { "redis" };
                 let mut seeds = vec![url.to_owned()];
                 seeds.extend(nodes.iter().map(|node| format!("{scheme}://{node}")));
-                let mut builder = ClusterClientBuilder::new(seeds);
+                // The library waits for every seed and every node: a silent one must leave time for the others.
+                let mut builder =
+                    ClusterClientBuilder::new(seeds).connection_timeout(options.timeout / 4);
                 if let Some(user) = info.redis_settings().username() {
                     builder = builder.username(user);
                 }

@@ -110,3 +110,35 @@ fn a_master_dies_while_links_are_written_and_gets_its_links_when_it_is_back() {
     });
     assert_all_stand(&cluster, &made);
 }
+
+#[test]
+fn a_replica_takes_the_place_of_a_silent_master_and_is_written_to() {
+    let directory = directory();
+    let mut cluster = Cluster::start(directory.path());
+    let replica = cluster.add_replica(directory.path(), 2);
+    let sidecar = start(directory.path(), &cluster);
+    let mut made: Vec<Made> = Vec::new();
+    let results = batch(&sidecar, "before");
+    assert_eq!(results.late, 0);
+    made.extend(results.made.into_iter().map(|(_, made)| made));
+    cluster.nodes[2].hang();
+    cluster.nodes[replica].command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    until("new links are published at once", SOON, || {
+        let results = batch(&sidecar, "after");
+        made.extend(results.made.into_iter().map(|(_, made)| made));
+        results.late == 0
+    });
+    // The new master is marked, so that nginx passes on what it says.
+    let node = &cluster.nodes[replica];
+    let mark = || {
+        let keys = node.command(&["KEYS", "sl:gen*"]);
+        let mark = |key: &str| node.command(&["GET", key]);
+        keys.lines().next().map(mark)
+    };
+    let before = mark();
+    until("its beats go on", SOON, || mark() > before);
+    let old = cluster.nodes.remove(2);
+    old.go_on();
+    drop(old);
+    assert_all_stand(&cluster, &made);
+}
