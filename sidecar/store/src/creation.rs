@@ -14,7 +14,7 @@ use super::quotas::{self, Quotas};
 use super::rows::{NewLink, ids_of};
 use super::sql::{IN_NUMBERS, sql};
 use super::value::args;
-use super::{Scheme, Store, codes, digests, outbox, shared, tags};
+use super::{Scheme, Store, codes, digests, outbox, shared, tags, uploads};
 use crate::postgres::creation as postgres;
 use crate::sqlite::creation as sqlite;
 
@@ -123,6 +123,7 @@ pub(super) async fn insert(
     let mut receipt = Receipt::default();
     if let Some(now) = rows.first().map(|row| row.link.updated_at) {
         tags::add(db, &with_ids(&rows)).await?;
+        uploads::add(db, rows.iter().map(|row| row.link)).await?;
         let removed;
         (receipt, removed) = settle(db, &rows, now).await?;
         if !removed.is_empty() {

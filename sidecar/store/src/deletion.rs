@@ -14,7 +14,7 @@ use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
-use crate::{Store, codes, tags};
+use crate::{Store, codes, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
 /// their own columns.
@@ -32,7 +32,7 @@ const REMOVALS: [Sql; 4] = [
 /// Locks links until the end of the transaction. All transactions lock links in the order of their
 /// ids. Only what deletion needs is read: a link whose other columns are not valid can be deleted.
 pub(super) const LOCK: Sql = sql!(
-    "SELECT id, revision, created_at, tags FROM links WHERE id",
+    "SELECT id, revision, created_at, tags, upload_id FROM links WHERE id",
     IN_NUMBERS,
     " ORDER BY id",
     FOR_UPDATE
@@ -97,9 +97,16 @@ async fn delete(
     let read = |row: &Row| {
         let tags = to_tags(row.find("tags")?).unwrap_or_default();
         let revision = row.get::<i64>("revision")?;
-        Ok((row.get("id")?, revision, row.get("created_at")?, tags))
+        let upload: Option<i64> = row.find("upload_id")?;
+        Ok((
+            row.get("id")?,
+            revision,
+            row.get("created_at")?,
+            tags,
+            upload,
+        ))
     };
-    let mut dead: Vec<(i64, i64, i64, _)> = db.all(LOCK, args![ids], read).await?;
+    let mut dead: Vec<(i64, i64, i64, _, _)> = db.all(LOCK, args![ids], read).await?;
     // Another transaction may have changed one meanwhile.
     dead.retain(|(id, revision, ..)| seen[id].1.cast_signed() == *revision);
     if dead.is_empty() {
@@ -116,14 +123,18 @@ async fn delete(
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;
     }
-    let tags = dead.iter().flat_map(|(id, _, created_at, tags)| {
+    let tags = dead.iter().flat_map(|(id, _, created_at, tags, _)| {
         let tags = tags.iter();
         tags.map(|tag| [tag.into(), (*created_at).into(), (*id).into()])
     });
     let tags: Vec<_> = tags.collect();
     db.run_each(tags::REMOVE, tags.into_iter(), &[]).await?;
+    let moments = dead.iter();
+    let moments =
+        moments.filter_map(|(_, _, created_at, _, upload)| Some(((*upload)?, *created_at)));
+    uploads::remove(db, moments).await?;
     let counted = dead.iter();
-    let counted = counted.map(|(id, _, created_at, _)| (&seen[id].0, *created_at));
+    let counted = counted.map(|(id, _, created_at, ..)| (&seen[id].0, *created_at));
     codes::count(db, counted, -1).await?;
     Ok(dead.len() as u64)
 }

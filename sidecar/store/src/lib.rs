@@ -37,6 +37,7 @@ mod targets;
 mod texts;
 mod tx;
 mod upkeep;
+mod uploads;
 mod value;
 mod visits;
 mod writable;

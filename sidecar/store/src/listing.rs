@@ -67,7 +67,7 @@ impl<'a> Lead<'a> {
             Self::ExternalId(id) => statement.push(sql!(" AND external_id = ")).bind(id),
             Self::Target(target) => push_target(statement, target),
             Self::Campaign(id) => statement.push(sql!(" AND campaign_id = ")).bind(id),
-            Self::Upload(id) => statement.push(sql!(" AND upload_id = ")).bind(id),
+            Self::Upload(id) => statement.push(sql!(" AND upload = ")).bind(id),
             Self::State(State::Revoked) => statement.push(sql!(" AND revoked_at IS NOT NULL")),
             Self::State(State::Paused) => statement.push(sql!(" AND paused_at IS NOT NULL")),
             Self::State(State::Scheduled) => statement.push(sql!(" AND valid_since IS NOT NULL")),
@@ -77,22 +77,63 @@ impl<'a> Lead<'a> {
         };
     }
 
-    /// The table of links with the index that leads.
-    fn table(self) -> Sql {
+    /// The tables that are read, and the index that leads.
+    fn tables(self) -> Sql {
         match self {
-            // A table of its own leads there.
-            Self::Tag(_) | Self::Age | Self::State(State::Live) => {
-                sql!("links {INDEXED BY links_by_age}")
-            }
+            // Tables of their own lead there.
+            Self::Tag(_) => sql!("link_tags {CROSS }JOIN links ON id = link_id"),
+            Self::Upload(_) => sql!(
+                "upload_moments {CROSS }JOIN links {INDEXED BY links_by_age} ON created_at = link_created_at"
+            ),
+            Self::Age | Self::State(State::Live) => sql!("links {INDEXED BY links_by_age}"),
             Self::ExternalId(_) => sql!("links {INDEXED BY links_by_external_id}"),
             Self::Target(_) => sql!("links {INDEXED BY links_by_target}"),
             Self::Campaign(_) => sql!("links {INDEXED BY links_by_campaign}"),
-            Self::Upload(_) => sql!("links {INDEXED BY links_by_upload}"),
             Self::State(State::Revoked) => sql!("links {INDEXED BY links_revoked_by_age}"),
             Self::State(State::Paused) => sql!("links {INDEXED BY links_paused_by_age}"),
             Self::State(State::Scheduled) => sql!("links {INDEXED BY links_starting_by_age}"),
             Self::State(State::Expired) => sql!("links {INDEXED BY links_ending_by_age}"),
             Self::Creator(_) => sql!("links {INDEXED BY links_by_creator}"),
+        }
+    }
+
+    /// Adds the condition that links are behind a creation time in milliseconds and an id.
+    fn push_after(self, statement: &mut Statement<'a>, (created_at, id): (i64, i64)) {
+        statement.push(match self {
+            Self::Tag(_) => sql!("(link_created_at, link_id) < ("),
+            _ => sql!("(created_at, id) < ("),
+        });
+        statement.bind(created_at).push(sql!(", ")).bind(id);
+        statement.push(sql!(")"));
+        if let Self::Upload(_) = self {
+            // Where its own table is read from; the other condition decides among the links of a moment.
+            statement
+                .push(sql!(" AND link_created_at <= "))
+                .bind(created_at);
+        }
+    }
+
+    /// Adds the condition that links are not behind a creation time and an id.
+    fn push_until(self, statement: &mut Statement<'a>, (created_at, id): (i64, i64)) {
+        statement.push(match self {
+            Self::Tag(_) => sql!(" AND (link_created_at, link_id) >= ("),
+            _ => sql!(" AND (created_at, id) >= ("),
+        });
+        statement.bind(created_at).push(sql!(", ")).bind(id);
+        statement.push(sql!(")"));
+        if let Self::Upload(_) = self {
+            statement
+                .push(sql!(" AND link_created_at >= "))
+                .bind(created_at);
+        }
+    }
+
+    /// The order, up to the bound.
+    fn order(self) -> Sql {
+        match self {
+            Self::Tag(_) => sql!(" ORDER BY link_created_at DESC, link_id DESC LIMIT "),
+            Self::Upload(_) => sql!(" ORDER BY link_created_at DESC, id DESC LIMIT "),
+            _ => sql!(" ORDER BY created_at DESC, id DESC LIMIT "),
         }
     }
 }
@@ -102,29 +143,15 @@ impl<'a> Lead<'a> {
 pub(super) fn query<'a>(
     statement: &mut Statement<'a>,
     listing: &'a Listing,
-    (created_at, id): (i64, i64),
+    after: (i64, i64),
     until: Option<(i64, i64)>,
 ) {
     // The condition with the least rows leads; the others are checked in each row.
     let lead = Lead::of(listing);
-    let by_tag = matches!(lead, Lead::Tag(_));
-    match by_tag {
-        true => statement.push(sql!(
-            "link_tags {CROSS }JOIN links ON id = link_id WHERE (link_created_at, link_id) < ("
-        )),
-        false => statement
-            .push(lead.table())
-            .push(sql!(" WHERE (created_at, id) < (")),
-    };
-    statement.bind(created_at).push(sql!(", ")).bind(id);
-    statement.push(sql!(")"));
-    if let Some((created_at, id)) = until {
-        statement.push(match by_tag {
-            true => sql!(" AND (link_created_at, link_id) >= ("),
-            false => sql!(" AND (created_at, id) >= ("),
-        });
-        statement.bind(created_at).push(sql!(", ")).bind(id);
-        statement.push(sql!(")"));
+    statement.push(lead.tables()).push(sql!(" WHERE "));
+    lead.push_after(statement, after);
+    if let Some(until) = until {
+        lead.push_until(statement, until);
     }
     if let Some(external_id) = &listing.external_id {
         statement
@@ -137,7 +164,7 @@ pub(super) fn query<'a>(
             .bind(target.as_str());
     }
     match &listing.tag {
-        Some(tag) if by_tag => {
+        Some(tag) if matches!(lead, Lead::Tag(_)) => {
             statement.push(sql!(" AND tag = ")).bind(tag);
         }
         Some(tag) => {
@@ -153,6 +180,9 @@ pub(super) fn query<'a>(
     }
     if let Some(upload) = listing.upload {
         statement.push(sql!(" AND upload_id = ")).bind(upload);
+        if let Lead::Upload(_) = lead {
+            lead.push(statement);
+        }
     }
     if let Some(created_by) = &listing.created_by {
         push_creators(statement, created_by);
@@ -160,11 +190,7 @@ pub(super) fn query<'a>(
     if let Some((state, now)) = listing.state {
         push_state(statement, state, now.as_second());
     }
-    statement.push(match by_tag {
-        true => sql!(" ORDER BY link_created_at DESC, link_id DESC LIMIT "),
-        false => sql!(" ORDER BY created_at DESC, id DESC LIMIT "),
-    });
-    statement.bind(listing.limit);
+    statement.push(lead.order()).bind(listing.limit);
 }
 
 /// Adds the rest of the statement for the position that a listing reaches when it examines `most`
@@ -172,28 +198,23 @@ pub(super) fn query<'a>(
 pub(super) fn reach<'a>(
     statement: &mut Statement<'a>,
     listing: &'a Listing,
-    (created_at, id): (i64, i64),
+    after: (i64, i64),
     most: u32,
 ) {
     let lead = Lead::of(listing);
-    let by_tag = matches!(lead, Lead::Tag(_));
-    match by_tag {
-        true => statement.push(sql!(
-            "link_created_at AS created_at, link_id AS id FROM link_tags \
-             WHERE (link_created_at, link_id) < ("
+    match lead {
+        // No link is read.
+        Lead::Tag(_) => statement.push(sql!(
+            "link_created_at AS created_at, link_id AS id FROM link_tags"
         )),
-        false => statement
+        _ => statement
             .push(sql!("created_at, id FROM "))
-            .push(lead.table())
-            .push(sql!(" WHERE (created_at, id) < (")),
+            .push(lead.tables()),
     };
-    statement.bind(created_at).push(sql!(", ")).bind(id);
-    statement.push(sql!(")"));
+    statement.push(sql!(" WHERE "));
+    lead.push_after(statement, after);
     lead.push(statement);
-    statement.push(match by_tag {
-        true => sql!(" ORDER BY link_created_at DESC, link_id DESC LIMIT 1 OFFSET "),
-        false => sql!(" ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET "),
-    });
+    statement.push(lead.order()).push(sql!("1 OFFSET "));
     statement.bind(most.saturating_sub(1));
 }
 

@@ -17,6 +17,7 @@ mod refused_visits;
 mod targets;
 mod unique_visitors;
 mod upkeep;
+mod uploads;
 pub(super) mod visits;
 mod visits_of_far_codes;
 mod visits_of_many_values;

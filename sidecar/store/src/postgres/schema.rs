@@ -29,6 +29,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0016_visit_evidence",
     "0017_sketch_parts",
     "0018_repeated_leases",
+    "0019_upload_moments",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -32,6 +32,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0021_visit_evidence",
     "0022_sketch_parts",
     "0023_repeated_leases",
+    "0024_upload_moments",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
