@@ -82,8 +82,10 @@ impl<'a> Lead<'a> {
         match self {
             // Tables of their own lead there.
             Self::Tag(_) => sql!("link_tags {CROSS }JOIN links ON id = link_id"),
+            // PostgreSQL merges the two, and reads all later links, unless the second one stays a query.
             Self::Upload(_) => sql!(
-                "upload_moments {CROSS }JOIN links {INDEXED BY links_by_age} ON created_at = link_created_at"
+                "upload_moments CROSS JOIN {links INDEXED BY links_by_age ON created_at = link_created_at\
+                 |LATERAL (SELECT * FROM links WHERE created_at = link_created_at OFFSET 0) AS links}"
             ),
             Self::Age | Self::State(State::Live) => sql!("links {INDEXED BY links_by_age}"),
             Self::ExternalId(_) => sql!("links {INDEXED BY links_by_external_id}"),

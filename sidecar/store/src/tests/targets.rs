@@ -186,8 +186,21 @@ async fn postgres_finds_links_of_a_target_in_their_order_by_the_index() {
     listing::query(&mut statement, &filter, (5, 5), None);
     let hash = target("a").hash();
     let values = format!("5, 5, {hash}, '{}', 50", target("a").as_str());
+    let plan = plan(&fixture, &statement, &values).await;
+    assert!(
+        plan.contains("links_0_target_hash_created_at_id_idx"),
+        "{plan}"
+    );
+    assert!(plan.contains("target_hash = "), "{plan}");
+    assert!(
+        !plan.contains("Sort  (") && !plan.contains("Seq Scan"),
+        "{plan}"
+    );
+}
+
+/// PostgreSQL's plan of a statement for values, as with many links, whose table is never read as a whole.
+pub(super) async fn plan(fixture: &Fixture, statement: &Statement<'_>, values: &str) -> String {
     let mut session = connect(secrecy::ExposeSecret::expose_secret(&fixture.options.url)).await;
-    // As with many links, whose table is never read as a whole.
     let prepare = format!(
         "SET enable_seqscan = off; PREPARE page AS {}",
         statement.text()
@@ -199,14 +212,5 @@ async fn postgres_finds_links_of_a_target_in_their_order_by_the_index() {
         .fetch_all(&mut session)
         .await
         .expect("a good statement");
-    let plan = plan.join("\n");
-    assert!(
-        plan.contains("links_0_target_hash_created_at_id_idx"),
-        "{plan}"
-    );
-    assert!(plan.contains("target_hash = "), "{plan}");
-    assert!(
-        !plan.contains("Sort  (") && !plan.contains("Seq Scan"),
-        "{plan}"
-    );
+    plan.join("\n")
 }

@@ -5,8 +5,11 @@ use shortlink_core::link::{Link, UploadId};
 use shortlink_core::ports::{Listing, Position};
 use shortlink_core::testing::{link, moment};
 
-use crate::in_every_store;
+use super::targets::plan;
+use crate::db::Statement;
+use crate::sql::sql;
 use crate::testing::*;
+use crate::{Scheme, in_every_store, listing};
 
 in_every_store! {
     uploads_that_share_moments_are_told_apart,
@@ -83,5 +86,38 @@ async fn a_moment_is_forgotten_with_its_last_link(fixture: Fixture) {
         );
         let left = if moments == 0 { 0 } else { 1 };
         assert_eq!(listed(&fixture, 1).await.len(), left, "{code_text}");
+    }
+}
+
+#[tokio::test]
+async fn postgres_reads_the_links_of_the_moments_of_an_upload_only() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    // Of an upload that many links have, the planner likes to look among all.
+    for part in 0..10 {
+        let links = (0..300).map(|number| of(1, &format!("p{part}n{number}"), part));
+        let created = fixture.store.create_links(links.collect()).await;
+        created.expect("a store");
+    }
+    fixture.execute("ANALYZE").await;
+    let filter = Listing {
+        upload: Some(UploadId::new(1)),
+        limit: 50,
+        ..Listing::default()
+    };
+    let (last, most) = ((i64::MAX, i64::MAX), i64::MAX);
+    let mut page = Statement::new(Scheme::Postgres, sql!("SELECT code FROM "));
+    listing::query(&mut page, &filter, last, None);
+    let mut reach = Statement::new(Scheme::Postgres, sql!("SELECT "));
+    listing::reach(&mut reach, &filter, last, 50);
+    for (statement, values) in [(page, "1, 1, 50"), (reach, "1, 49")] {
+        let values = format!("{most}, {most}, {most}, {values}");
+        let plan = plan(&fixture, &statement, &values).await;
+        assert!(plan.contains("upload_moments_pkey"), "{plan}");
+        assert!(
+            plan.contains("(created_at = upload_moments.link_created_at)"),
+            "{plan}"
+        );
+        assert!(plan.contains("Nested Loop"), "{plan}");
+        assert!(!plan.contains("Seq Scan"), "{plan}");
     }
 }
