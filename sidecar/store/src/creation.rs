@@ -1,6 +1,8 @@
 //! Creation of links. Both engines insert many with one statement, each in its own way.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use shortlink_core::link::Link;
@@ -18,15 +20,44 @@ use super::{Scheme, Store, codes, digests, outbox, shared, tags, uploads};
 use crate::postgres::creation as postgres;
 use crate::sqlite::creation as sqlite;
 
+/// The manner in which links are created.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Creation {
+    /// Stores the hashes of targets, so that links are found by them.
+    pub(super) finds_targets: bool,
+    /// Set once this process has met a quota. Until then, a transaction in PostgreSQL reads the quotas with its last
+    /// statement, which costs no turn; if there is one after all, it begins anew.
+    has_quotas: Arc<AtomicBool>,
+}
+
+impl Creation {
+    pub(super) fn new(finds_targets: bool) -> Self {
+        Self {
+            finds_targets,
+            ..Self::default()
+        }
+    }
+}
+
+/// A quota applies to links that were stored without its lock.
+#[derive(Debug, thiserror::Error)]
+#[error("the links have a quota, which was not locked")]
+struct Unlocked;
+
+/// Returns whether an operation has ended only to begin anew with the locks of quotas.
+pub(super) fn begins_anew(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Decode(error) if error.is::<Unlocked>())
+}
+
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let args = (links, self.finds_targets);
-        self.run_tx("store new links", args, |db, (links, finds_targets)| {
+        let args = (links, self.creation.clone());
+        self.run_tx("store new links", args, |db, (links, creation)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
-                create(db, &links, *finds_targets).await
+                create(db, &links, creation).await
             })
         })
         .await
@@ -34,17 +65,14 @@ impl Store {
 
     /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them.
     pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let args = (links, self.finds_targets);
-        self.run_tx(
-            "store imported links",
-            args,
-            |db, (links, finds_targets)| {
-                Box::pin(async move {
-                    let links: Vec<&Link> = links.iter().collect();
-                    insert(db, &links, Vec::new(), *finds_targets).await
-                })
-            },
-        )
+        let args = (links, self.creation.clone());
+        self.run_tx("store imported links", args, |db, (links, creation)| {
+            Box::pin(async move {
+                let links: Vec<&Link> = links.iter().collect();
+                let (created, _) = insert(db, &links, Vec::new(), creation).await?;
+                Ok(created)
+            })
+        })
         .await
     }
 
@@ -55,9 +83,9 @@ impl Store {
         &self,
         links: Vec<(Link, Identity)>,
     ) -> Result<FoundOrCreated, StoreError> {
-        let args = (links, self.finds_targets);
-        self.run_tx("find or store new links", args, |db, (links, finds)| {
-            Box::pin(find_or_create(db, links, *finds))
+        let args = (links, self.creation.clone());
+        self.run_tx("find or store new links", args, |db, (links, creation)| {
+            Box::pin(find_or_create(db, links, creation))
         })
         .await
     }
@@ -68,22 +96,31 @@ impl Store {
 pub(super) async fn create(
     db: &mut Db<'_>,
     links: &[&Link],
-    finds_targets: bool,
+    creation: &Creation,
 ) -> Result<Created, sqlx::Error> {
-    let mut quotas = Quotas::lock(db, links).await?;
+    let mut quotas = match db.scheme() {
+        Scheme::Postgres if !creation.has_quotas.load(Ordering::Relaxed) => Quotas::default(),
+        _ => Quotas::lock(db, links).await?,
+    };
     let places = links.iter().enumerate();
     let over = places.filter_map(|(place, link)| Some((place, quotas.take(link).err()?)));
     let over = over.collect();
-    insert(db, links, over, finds_targets).await
+    let (created, have_quota) = insert(db, links, over, creation).await?;
+    if have_quota && quotas.is_empty() {
+        creation.has_quotas.store(true, Ordering::Relaxed);
+        return Err(sqlx::Error::Decode(Box::new(Unlocked)));
+    }
+    Ok(created)
 }
 
-/// Stores links whose codes are free, within a transaction, but those that are over a quota.
-pub(super) async fn insert(
+/// Stores links whose codes are free, within a transaction, but those that are over a quota. In PostgreSQL, also
+/// returns whether some have a quota.
+async fn insert(
     db: &mut Db<'_>,
     links: &[&Link],
     over: Vec<(usize, UsedUp)>,
-    finds_targets: bool,
-) -> Result<Created, sqlx::Error> {
+    creation: &Creation,
+) -> Result<(Created, bool), sqlx::Error> {
     let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
     let ids = ids_of(db, &codes).await?;
     let mut taken = Vec::new();
@@ -99,7 +136,7 @@ pub(super) async fn insert(
         }
         // Of two new links with one code the first gets it.
         if seen.insert(id) {
-            let target = link.destination.target().filter(|_| finds_targets);
+            let target = link.destination.target().filter(|_| creation.finds_targets);
             rows.push(NewLink {
                 id,
                 place,
@@ -120,37 +157,47 @@ pub(super) async fn insert(
     };
     kept.sort_unstable();
     leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
-    let mut receipt = Receipt::default();
+    let mut settled = Settled::default();
     if let Some(now) = rows.first().map(|row| row.link.updated_at) {
         tags::add(db, &with_ids(&rows)).await?;
         uploads::add(db, rows.iter().map(|row| row.link)).await?;
-        let removed;
-        (receipt, removed) = settle(db, &rows, now).await?;
+        settled = settle(db, &rows, now).await?;
+        let removed = std::mem::take(&mut settled.removed);
         if !removed.is_empty() {
-            undo(db, &rows, &removed, &receipt).await?;
+            undo(db, &rows, &removed, &settled.receipt).await?;
             leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
-            receipt = settle(db, &rows, now).await?.0;
+            settled = settle(db, &rows, now).await?;
         }
     }
     taken.sort_unstable();
-    Ok(Created {
+    let created = Created {
         taken,
         over,
-        receipt,
-    })
+        receipt: settled.receipt,
+    };
+    Ok((created, settled.have_quota))
 }
 
 fn with_ids<'a>(rows: &[NewLink<'a>]) -> Vec<(i64, &'a Link)> {
     rows.iter().map(|row| (row.id, row.link)).collect()
 }
 
-/// Adds inserted links to the outbox and counts them; returns the ids among them that still belong to
-/// deleted links, which PostgreSQL knows only now.
+/// The outcome of [`settle`].
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    pub(super) receipt: Receipt,
+    /// The ids that still belong to deleted links, which PostgreSQL knows only now.
+    pub(super) removed: Vec<i64>,
+    /// True if some of the links have a quota; always false in SQLite.
+    pub(super) have_quota: bool,
+}
+
+/// Adds inserted links to the outbox and counts them.
 async fn settle(
     db: &mut Db<'_>,
     rows: &[NewLink<'_>],
     now: Timestamp,
-) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
+) -> Result<Settled, sqlx::Error> {
     if rows.is_empty() {
         return Ok(Default::default());
     }
@@ -161,7 +208,10 @@ async fn settle(
     codes::count(db, rows.iter().map(NewLink::counted), 1).await?;
     quotas::count(db, rows.iter().map(|row| row.link), 1).await?;
     outbox::enqueue(db, &spans, now).await?;
-    Ok((Receipt(spans), Vec::new()))
+    Ok(Settled {
+        receipt: Receipt(spans),
+        ..Settled::default()
+    })
 }
 
 /// Removes the rows whose codes are taken.
@@ -197,7 +247,7 @@ async fn undo(
 async fn find_or_create(
     db: &mut Db<'_>,
     links: &[(Link, Identity)],
-    finds_targets: bool,
+    creation: &Creation,
 ) -> Result<FoundOrCreated, sqlx::Error> {
     if links.is_empty() {
         return Ok(FoundOrCreated::default());
@@ -228,7 +278,7 @@ async fn find_or_create(
             }
         }
     }
-    let created = create(db, &new, finds_targets).await?;
+    let created = create(db, &new, creation).await?;
     output.receipt = created.receipt;
     let taken = created.taken.iter().map(|&index| new_places[index]);
     output.taken = taken.collect();

@@ -5,7 +5,7 @@ use shortlink_core::link::Link;
 use shortlink_core::ports::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome, StoreError};
 
 use super::Store;
-use super::creation::create;
+use super::creation::{Creation, create};
 use super::db::Db;
 use super::sql::{FOR_UPDATE, sql};
 use super::value::{Row, args, invalid};
@@ -26,9 +26,9 @@ impl Store {
     /// As [`Store::create_links`] for the links of a chunk's rows, and stores the chunk in the same
     /// transaction.
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
-        let args = (new, self.finds_targets);
-        self.run_tx("store new links", args, |db, (new, finds_targets)| {
-            Box::pin(create_chunk(db, new, *finds_targets))
+        let args = (new, self.creation.clone());
+        self.run_tx("store new links", args, |db, (new, creation)| {
+            Box::pin(create_chunk(db, new, creation))
         })
         .await
     }
@@ -44,7 +44,7 @@ impl Store {
 async fn create_chunk(
     db: &mut Db<'_>,
     new: &NewChunk,
-    finds_targets: bool,
+    creation: &Creation,
 ) -> Result<ChunkCreated, sqlx::Error> {
     let present = lock(db, new).await?;
     let is_new = present.is_none();
@@ -54,7 +54,7 @@ async fn create_chunk(
         return Ok(ChunkCreated::Exists(present));
     }
     let links: Vec<&Link> = new.links.iter().collect();
-    let created = create(db, &links, finds_targets).await?;
+    let created = create(db, &links, creation).await?;
     if !is_new || !created.taken.is_empty() || !created.over.is_empty() {
         let mut rows = new.chunk.rows.clone();
         for &taken in &created.taken {

@@ -54,6 +54,7 @@ use secrecy::{ExposeSecret, SecretString};
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
 
 use changes::Horizon;
+use creation::Creation;
 use postgres::PostgresStore;
 use sqlite::SqliteStore;
 use writable::LastAttempt;
@@ -115,7 +116,7 @@ pub struct Store {
     numbering: Arc<Numbering>,
     horizon: Mutex<Horizon>,
     last_attempt: LastAttempt,
-    finds_targets: bool,
+    creation: Creation,
 }
 
 enum Engine {
@@ -132,7 +133,7 @@ impl Store {
             code_key,
             horizon: Mutex::default(),
             last_attempt: LastAttempt::default(),
-            finds_targets: false,
+            creation: Creation::default(),
         }
     }
 
@@ -168,7 +169,7 @@ pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenErro
             Scheme::Postgres => PostgresStore::open(options).await?,
         };
         Ok(Arc::new(Store {
-            finds_targets: options.find_by_target,
+            creation: Creation::new(options.find_by_target),
             ..store
         }))
     }

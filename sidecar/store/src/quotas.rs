@@ -30,15 +30,12 @@ pub(super) const COUNTED: &str = " LEFT JOIN api_keys ON owner_kind = 'key:' AND
 /// Rows of the counts.
 const ROWS: &str = table!("new": 1 "owner_kind" "text", 2 "owner_id" "text", 3 "links" "bigint");
 
-/// The quotas of some keys and campaigns.
-const LIMITS: Sql = sql!(
-    "SELECT 'key:' || id AS name, 'key:' || first_id AS owner, max_links FROM api_keys \
-     WHERE max_links IS NOT NULL AND id",
-    IN_TEXTS,
-    " UNION ALL SELECT 'campaign:' || id, 'campaign:' || id, max_links FROM campaigns \
+/// The quotas of the keys `$1` and the campaigns `$2`.
+pub(super) const LIMITS: &str = "SELECT 'key:' || id AS name, 'key:' || first_id AS owner, max_links FROM api_keys \
+     WHERE max_links IS NOT NULL AND id{ IN (SELECT value FROM json_each($1))| = ANY($1::text[])} \
+     UNION ALL SELECT 'campaign:' || id, 'campaign:' || id, max_links FROM campaigns \
      WHERE max_links IS NOT NULL AND id\
-     { IN (SELECT value FROM json_each($2))| = ANY($2::bigint[])}"
-);
+     { IN (SELECT value FROM json_each($2))| = ANY($2::bigint[])}";
 
 /// The counts of some owners.
 const COUNTS: Sql = sql!(
@@ -65,6 +62,24 @@ pub(super) fn rows<'a>(links: impl Iterator<Item = &'a Link>, sign: i64) -> Vec<
     keys.chain(campaigns).collect()
 }
 
+/// Values of [`LIMITS`]: the keys and the campaigns of links.
+pub(super) fn owners<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> [Value<'a>; 2] {
+    let keys = links.clone().map(|link| &*link.created_by).collect();
+    limited(
+        keys,
+        links
+            .filter_map(|link| link.destination.campaign())
+            .collect(),
+    )
+}
+
+fn limited<'a>(keys: BTreeSet<&'a str>, campaigns: BTreeSet<CampaignId>) -> [Value<'a>; 2] {
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let campaigns = campaigns.into_iter();
+    let campaigns: Vec<i64> = campaigns.map(|id| id.get().cast_signed()).collect();
+    [keys.into(), campaigns.into()]
+}
+
 /// Adds new links to the counts in the transaction that stores them, or takes them back with `sign` -1.
 pub(super) async fn count(
     db: &mut Db<'_>,
@@ -78,6 +93,7 @@ pub(super) async fn count(
 }
 
 /// Quotas, and how much of each is used.
+#[derive(Default)]
 pub(super) struct Quotas {
     /// By the name of a key or campaign: the owner of its count, and its limit.
     limits: HashMap<String, (String, NonZeroU64)>,
@@ -88,10 +104,8 @@ pub(super) struct Quotas {
 impl Quotas {
     /// Reads the quotas of links, and locks them until the end of the transaction.
     pub(super) async fn lock(db: &mut Db<'_>, links: &[&Link]) -> Result<Self, sqlx::Error> {
-        let keys: BTreeSet<&str> = links.iter().map(|link| &*link.created_by).collect();
-        let campaigns = links.iter().filter_map(|link| link.destination.campaign());
-        let mut quotas = Self::limits(db, keys, campaigns.collect()).await?;
-        if quotas.limits.is_empty() {
+        let mut quotas = Self::limits(db, &owners(links.iter().copied())).await?;
+        if quotas.is_empty() {
             return Ok(quotas);
         }
         if db.scheme() == Scheme::Postgres {
@@ -107,20 +121,18 @@ impl Quotas {
         Ok(quotas)
     }
 
-    async fn limits(
-        db: &mut Db<'_>,
-        keys: BTreeSet<&str>,
-        campaigns: BTreeSet<CampaignId>,
-    ) -> Result<Self, sqlx::Error> {
-        let campaigns = campaigns.into_iter();
-        let campaigns: Vec<i64> = campaigns.map(|id| id.get().cast_signed()).collect();
-        let keys: Vec<&str> = keys.into_iter().collect();
+    /// Returns whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    async fn limits(db: &mut Db<'_>, owners: &[Value<'_>; 2]) -> Result<Self, sqlx::Error> {
         let read = |row: &Row| {
             let owner = row.get::<&str>("owner")?.to_owned();
             Ok((row.get::<String>("name")?, (owner, row.get("max_links")?)))
         };
         Ok(Self {
-            limits: db.all(LIMITS, args![keys, campaigns], read).await?,
+            limits: db.all(sql!(LIMITS), owners, read).await?,
             used: HashMap::new(),
         })
     }
@@ -141,7 +153,7 @@ impl Quotas {
     /// # Errors
     /// Fails if one of them has none, and takes no place then.
     pub(super) fn take(&mut self, link: &Link) -> Result<(), UsedUp> {
-        if self.limits.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
         let key = QuotaOwner::Key(link.created_by.clone());
@@ -197,7 +209,7 @@ impl Store {
                         QuotaOwner::Campaign(id) => _ = campaigns.insert(*id),
                     }
                 }
-                let mut quotas = Quotas::limits(db, keys, campaigns).await?;
+                let mut quotas = Quotas::limits(db, &limited(keys, campaigns)).await?;
                 quotas.count(db).await?;
                 let used_up = owners.iter().filter_map(|owner| quotas.used_up(owner));
                 Ok(used_up.collect())

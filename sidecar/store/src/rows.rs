@@ -30,21 +30,73 @@ pub(super) use columns;
 /// The number of the [`columns!`].
 pub(super) const WIDTH: usize = 20;
 
+/// The types of the [`columns!`] in PostgreSQL.
+pub(super) const TYPES: [&str; WIDTH] = [
+    "text", "bigint", "bigint", "bigint", "bigint", "bigint", "text", "bigint", "bigint", "text",
+    "bigint", "text", "boolean", "bigint", "bigint", "bigint", "bigint", "text", "text", "text",
+];
+
 /// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
 /// the columns before them.
-pub(super) const TARGET: Range<usize> = 9..10;
+const TARGET: Range<usize> = 9..10;
 
 /// As [`TARGET`] for links of campaigns.
-pub(super) const CAMPAIGN: Range<usize> = 10..12;
+const CAMPAIGN: Range<usize> = 10..12;
 
 /// Places of the columns that only some links use.
-pub(super) const OPTIONAL: Range<usize> = 12..WIDTH;
+const OPTIONAL: Range<usize> = 12..WIDTH;
 
-/// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
-pub(super) const LISTS: &str = "$1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
-     $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], \
-     $14::boolean[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], \
-     $21::text[]";
+/// Columns of an insertion. Every value costs time, even a default, and most links are of the first
+/// two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// Those of a link with a target of its own that uses nothing else.
+    Target,
+    /// Those of a link of a campaign that uses nothing else.
+    Campaign,
+    /// All there are.
+    All,
+}
+
+impl Columns {
+    pub(super) const EACH: [Self; 3] = [Self::Target, Self::Campaign, Self::All];
+
+    /// The fewest that a link needs.
+    pub(super) fn of(link: &Link) -> Self {
+        match &link.destination {
+            _ if !values(link)[OPTIONAL].iter().all(Value::is_unused) => Self::All,
+            Destination::Target(_) => Self::Target,
+            Destination::Campaign { .. } => Self::Campaign,
+        }
+    }
+
+    /// The fewest that all of some links need.
+    pub(super) fn of_all<'a>(links: impl Iterator<Item = &'a Link>) -> Self {
+        let both = |one, other| if one == other { one } else { Self::All };
+        links.map(Self::of).reduce(both).unwrap_or(Self::All)
+    }
+
+    /// Those of a list with an item for each of the [`columns!`].
+    pub(super) fn pick<T>(self, each: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+        let each = each.into_iter().enumerate();
+        each.filter(move |(place, _)| self.has(*place))
+            .map(|(_, item)| item)
+    }
+
+    /// Their names.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        self.pick(columns!().split(", ")).collect()
+    }
+
+    /// Returns whether the column at a place is one of them.
+    fn has(self, place: usize) -> bool {
+        match self {
+            Self::Target => !CAMPAIGN.contains(&place) && !OPTIONAL.contains(&place),
+            Self::Campaign => !TARGET.contains(&place) && !OPTIONAL.contains(&place),
+            Self::All => true,
+        }
+    }
+}
 
 /// The values of the [`columns!`].
 pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {

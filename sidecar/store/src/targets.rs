@@ -73,7 +73,7 @@ impl Store {
     /// Returns the state of the search by target. Links that are created or changed later do not make a
     /// listing incomplete that begins now.
     pub async fn target_search(&self) -> Result<TargetSearch, StoreError> {
-        if !self.finds_targets {
+        if !self.creation.finds_targets {
             return Ok(TargetSearch::Off);
         }
         let find = self.one(

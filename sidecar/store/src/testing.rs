@@ -30,6 +30,7 @@ use vocabulary::Code;
 use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitId, VisitMethod};
 
+use crate::creation::Creation;
 use crate::sqlite::SqliteStore;
 use crate::{BulkCreated, Scheme, Store, StoreOptions, migrate, open};
 
@@ -66,7 +67,7 @@ impl TemporaryStore {
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
             store: Arc::new(Store {
-                finds_targets,
+                creation: Creation::new(finds_targets),
                 ..store
             }),
             url,

@@ -174,10 +174,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Makes of rows a list of each column. A column has values of one kind.
-pub(super) fn lists<'a, const N: usize>(
-    rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+pub(super) fn lists<'a>(
+    rows: impl ExactSizeIterator<Item = impl IntoIterator<Item = Value<'a>>>,
 ) -> Vec<Value<'a>> {
-    let mut lists: Vec<Value<'a>> = Vec::with_capacity(N + 1);
+    let mut lists: Vec<Value<'a>> = Vec::new();
     let capacity = rows.len();
     for row in rows {
         if lists.is_empty() {

@@ -1,40 +1,73 @@
 //! Keeping new links in PostgreSQL, all with one statement.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use shortlink_core::ports::{OutboxSpan, Receipt};
 
 use crate::changes;
 use crate::codes::{COUNT, COUNTED};
+use crate::creation::Settled;
 use crate::db::Db;
 use crate::outbox::WAIT_AGAIN;
 use crate::quotas;
-use crate::rows::{LISTS, NewLink, columns, values};
+use crate::rows::{Columns, NewLink, TYPES, values};
 use crate::shared::usage;
-use crate::sql::sql;
+use crate::sql::{Sql, sql};
 use crate::targets;
-use crate::value::{Value, args, lists};
+use crate::value::{Row, Value, args, lists};
 
 /// Maximum number of rows of the outbox for new links that each cover all links between two. More links
 /// share one row with their ids.
 const FEW_SPANS: usize = 4;
 
-/// The statement that inserts links, with the name and the list of a further column, and with a column of the answer.
-macro_rules! insertion {
-    ($column:expr, $list:expr, $answer:expr) => {
-        // One row with all ids costs less on the way than a row for each.
-        sql!(
-            "WITH kept AS (INSERT INTO links (id, ",
-            columns!(),
-            $column,
-            ") SELECT * FROM unnest(",
-            LISTS,
-            $list,
-            ") ON CONFLICT DO NOTHING RETURNING id) \
-             SELECT coalesce(array_agg(id), ARRAY[]::bigint[]) AS ids",
-            $answer,
-            " FROM kept"
-        )
+/// A duty of a statement that inserts links, besides that.
+#[derive(Clone, Copy, Debug)]
+enum Besides {
+    Nothing,
+    /// Stores the hashes of targets, in a list behind those of the columns.
+    Hashes,
+    /// Takes the lock of links without a hash.
+    Lock,
+}
+
+/// The statement that inserts links with some columns. One row with all ids as the answer costs less on the way than a row
+/// for each.
+fn insertion(columns: Columns, besides: Besides) -> Sql {
+    static STATEMENTS: LazyLock<[[Sql; 3]; 3]> = LazyLock::new(|| {
+        let each = [Besides::Nothing, Besides::Hashes, Besides::Lock];
+        Columns::EACH.map(|columns| each.map(|besides| statement(columns, besides)))
+    });
+    STATEMENTS[columns as usize][besides as usize]
+}
+
+/// Makes one of the statements, once for the process.
+fn statement(columns: Columns, besides: Besides) -> Sql {
+    let mut names = vec!["id"];
+    names.extend(columns.names());
+    let mut types = vec!["bigint"];
+    types.extend(columns.pick(TYPES));
+    let answer = match besides {
+        Besides::Nothing => "",
+        Besides::Hashes => {
+            names.push("target_hash");
+            types.push("bigint");
+            ""
+        }
+        Besides::Lock => targets::CREATE_WITHOUT_HASH,
     };
+    let names = names.join(", ");
+    let lists = types.iter().zip(1..);
+    let lists: Vec<String> = lists
+        .map(|(it, place)| format!("${place}::{it}[]"))
+        .collect();
+    let lists = lists.join(", ");
+    let text = format!(
+        "WITH kept AS (INSERT INTO links ({names}) SELECT * FROM unnest({lists}) \
+         ON CONFLICT DO NOTHING RETURNING id) \
+         SELECT coalesce(array_agg(id), ARRAY[]::bigint[]) AS ids{answer} FROM kept"
+    );
+    Sql::new(&[], text.leak().as_bytes())
 }
 
 /// Stores the links whose ids are free; returns these ids in no order.
@@ -42,32 +75,32 @@ pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let mut values: Vec<Value<'_>> = lists(rows.iter().map(|row| values(row.link)));
+    let columns = Columns::of_all(rows.iter().map(|row| row.link));
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    values.insert(0, ids.into());
-    let sql = if rows.iter().any(|row| row.target_hash.is_some()) {
+    let mut parameters = vec![ids.into()];
+    parameters.extend(lists(rows.iter().map(|row| columns.pick(values(row.link)))));
+    let mut besides = Besides::Nothing;
+    if rows.iter().any(|row| row.target_hash.is_some()) {
         let hashes = rows.iter().map(|row| row.target_hash);
-        values.push(Value::Numbers(hashes.collect()));
-        insertion!(", target_hash", ", $22::bigint[]", "")
+        parameters.push(Value::Numbers(hashes.collect()));
+        besides = Besides::Hashes;
     } else if targets::lack_hash(rows) {
-        insertion!("", "", targets::CREATE_WITHOUT_HASH)
-    } else {
-        insertion!("", "", "")
-    };
-    db.get(sql, &values, |row| row.get("ids")).await
+        besides = Besides::Lock;
+    }
+    let sql = insertion(columns, besides);
+    db.get(sql, &parameters, |row| row.get("ids")).await
 }
 
-/// Adds inserted links to the outbox and counts them, in the transaction that stores them; returns the
-/// ids among them that still belong to deleted links.
+/// Adds inserted links to the outbox and counts them, in the transaction that stores them.
 ///
-/// Only now is this known: if a link is deleted while this transaction waits for its id, the
+/// Only now is it known which ids still belong to deleted links: if a link is deleted while this transaction waits for its id, the
 /// transaction gets the id, but its statement is too old to see that the code is not free yet.
 pub(crate) async fn settle(
     db: &mut Db<'_>,
     rows: &[NewLink<'_>],
     spans: Vec<OutboxSpan>,
     now: Timestamp,
-) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
+) -> Result<Settled, sqlx::Error> {
     let (mut new, mut spans): (Vec<_>, Vec<_>) = spans.into_iter().partition(|it| it.revision == 1);
     changes::append(db, spans.iter(), now).await?;
     let mut scattered = Vec::new();
@@ -81,24 +114,28 @@ pub(crate) async fn settle(
     }
     let sql = sql!(
         "WITH waiting AS (INSERT INTO outbox (first_id, last_id, revision, enqueued_at, ids) \
-         SELECT first_id, last_id, 1, $3, \
-         CASE WHEN place = cardinality($1) AND cardinality($4::bigint[]) > 0 THEN $4 END \
-         FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS new (first_id, last_id, place)",
+         SELECT first_id, last_id, 1, $5, \
+         CASE WHEN place = cardinality($3) AND cardinality($6::bigint[]) > 0 THEN $6 END \
+         FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS new (first_id, last_id, place)",
         WAIT_AGAIN,
         "), counted AS (",
         COUNT,
-        "unnest($6::bigint[], $7::bigint[], $8::bigint[]) AS new (length, day, links)",
+        "unnest($8::bigint[], $9::bigint[], $10::bigint[]) AS new (length, day, links)",
         COUNTED,
         "), owned AS (",
         quotas::COUNT,
-        "unnest($9::text[], $10::text[], $11::bigint[]) AS new (owner_kind, owner_id, links)",
+        "unnest($11::text[], $12::text[], $13::bigint[]) AS new (owner_kind, owner_id, links)",
         quotas::COUNTED,
-        "), marked AS (UPDATE target_fill SET is_stale = true WHERE $12 AND NOT is_stale\
-         ) SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
+        ") SELECT 0 AS kind, id FROM removed_links WHERE id = ANY($7::bigint[]) \
+         UNION ALL SELECT 1, 0 FROM target_fill WHERE $14 AND NOT is_stale \
+         UNION ALL SELECT 2, 0 FROM (",
+        quotas::LIMITS,
+        ") AS quotas"
     );
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let ends: (Vec<i64>, Vec<i64>) = new.iter().map(|span| (span.first, span.last)).unzip();
-    let mut values = args![ends.0, ends.1, now, scattered, ids].to_vec();
+    let mut values = quotas::owners(rows.iter().map(|row| row.link)).to_vec();
+    values.extend(args![ends.0, ends.1, now, scattered, ids].iter().cloned());
     let usage: Vec<_> = usage(rows.iter().map(NewLink::counted))
         .into_iter()
         .collect();
@@ -109,7 +146,16 @@ pub(crate) async fn settle(
     let owners = quotas::rows(rows.iter().map(|row| row.link), 1);
     values.extend(lists(owners.into_iter()));
     values.push(targets::lack_hash(rows).into());
-    let removed = db.all(sql, &values, |row| row.get("id")).await?;
+    let read = |row: &Row| Ok((row.get("kind")?, row.get("id")?));
+    let answer: Vec<(i64, i64)> = db.all(sql, &values, read).await?;
+    let of_kind = |which| answer.iter().filter(move |(kind, _)| *kind == which);
+    if of_kind(1).next().is_some() {
+        db.run(targets::MARK_STALE, args![true]).await?;
+    }
     spans.extend(new);
-    Ok((Receipt(spans), removed))
+    Ok(Settled {
+        receipt: Receipt(spans),
+        removed: of_kind(0).map(|(_, id)| *id).collect(),
+        have_quota: of_kind(2).next().is_some(),
+    })
 }

@@ -39,13 +39,13 @@ impl PostgresStore {
         let mut attempt = 1;
         loop {
             match self.attempt(numbering, work, in_transaction).await {
-                // Only an operation that the server has certainly rolled back is repeated. If the
+                // Only an operation that was certainly rolled back is repeated. If the
                 // connection was lost, the outcome of the transaction is unknown.
                 Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
                     tracing::debug!(
                         error = &error as &dyn std::error::Error,
                         operation,
-                        "PostgreSQL has undone something; it is done again"
+                        "a transaction was rolled back; it is done again"
                     );
                     attempt += 1;
                 }

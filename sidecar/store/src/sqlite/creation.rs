@@ -3,67 +3,23 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use shortlink_core::link::{Destination, Link};
-
 use crate::db::{Db, SIZES};
-use crate::rows::{CAMPAIGN, NewLink, OPTIONAL, TARGET, columns, values};
+use crate::rows::{Columns, NewLink, values};
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::targets;
 use crate::value::{Value, args};
 
-/// Columns of an insertion. Every value costs time, even a default, and most links are of the first
-/// two kinds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Columns {
-    /// Those of a link with a target of its own that uses nothing else.
-    Target,
-    /// Those of a link of a campaign that uses nothing else.
-    Campaign,
-    /// All there are.
-    All,
-}
-
-impl Columns {
-    const EACH: [Self; 3] = [Self::Target, Self::Campaign, Self::All];
-
-    /// The fewest that a link needs.
-    fn of(link: &Link) -> Self {
-        match &link.destination {
-            _ if !values(link)[OPTIONAL].iter().all(Value::is_unused) => Self::All,
-            Destination::Target(_) => Self::Target,
-            Destination::Campaign { .. } => Self::Campaign,
-        }
-    }
-
-    /// Returns whether the column at a place among those of links is one of them.
-    fn has(self, place: usize) -> bool {
-        match self {
-            Self::Target => !CAMPAIGN.contains(&place) && !OPTIONAL.contains(&place),
-            Self::Campaign => !TARGET.contains(&place) && !OPTIONAL.contains(&place),
-            Self::All => true,
-        }
-    }
-
-    /// The statement for each of the [`SIZES`]; with the hash of the target behind the columns, or without it.
-    fn statements(self, has_hash: bool) -> &'static [Sql; SIZES.len()] {
-        static STATEMENTS: LazyLock<[[[Sql; SIZES.len()]; 2]; 3]> = LazyLock::new(|| {
-            Columns::EACH.map(|columns| [false, true].map(|it| statements(columns, it)))
-        });
-        let [target, campaign, all] = &*STATEMENTS;
-        let statements = match self {
-            Self::Target => target,
-            Self::Campaign => campaign,
-            Self::All => all,
-        };
-        &statements[usize::from(has_hash)]
-    }
+/// The statement of some columns for each of the [`SIZES`]; with the hash of the target behind the columns, or without it.
+fn statements_of(columns: Columns, has_hash: bool) -> &'static [Sql; SIZES.len()] {
+    static STATEMENTS: LazyLock<[[[Sql; SIZES.len()]; 2]; 3]> = LazyLock::new(|| {
+        Columns::EACH.map(|columns| [false, true].map(|it| statements(columns, it)))
+    });
+    &STATEMENTS[columns as usize][usize::from(has_hash)]
 }
 
 /// Makes the statements of one kind, once for the process: with many rows a text is long.
 fn statements(which: Columns, has_hash: bool) -> [Sql; SIZES.len()] {
-    let columns = columns!().split(", ").enumerate();
-    let columns = columns.filter(|(place, _)| which.has(*place));
-    let mut columns: Vec<&str> = columns.map(|(_, column)| column).collect();
+    let mut columns = which.names();
     columns.extend(has_hash.then_some("target_hash"));
     SIZES.map(|size| {
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
@@ -152,13 +108,12 @@ async fn insert_some(
     } in rows
     {
         row_values.push(Value::from(*id));
-        let values = values(link).into_iter().enumerate();
-        row_values.extend(values.filter_map(|(place, value)| columns.has(place).then_some(value)));
+        row_values.extend(columns.pick(values(link)));
         if has_hash {
             row_values.push((*target_hash).into());
         }
     }
-    db.run(columns.statements(has_hash)[which], &row_values)
+    db.run(statements_of(columns, has_hash)[which], &row_values)
         .await?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use shortlink_core::link::{Change, Destination, Link};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::target::Target;
 
-use crate::creation::create;
+use crate::creation::{Creation, create};
 use crate::db::Db;
 use crate::sql::sql;
 use crate::value::{Row, args};
@@ -20,7 +20,7 @@ pub(super) async fn move_some(db: &mut Db<'_>) -> Result<bool, sqlx::Error> {
         return Ok(false);
     };
     // Their codes were unique. Links that are not in Redis yet are published now.
-    create(db, &links.iter().collect::<Vec<_>>(), false).await?;
+    create(db, &links.iter().collect::<Vec<_>>(), &Creation::default()).await?;
     let sql = sql!("DELETE FROM links_before WHERE id <= $1");
     db.run(sql, args![last]).await?;
     Ok(true)
