@@ -16,14 +16,15 @@ pub(crate) mod words;
 
 use crate::directives::words::Set;
 use crate::nginx::conf::{
-    Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_HTTP_LIF_CONF,
-    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused, directives,
+    Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1,
+    NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused,
+    directives,
 };
 use crate::nginx::module::Module;
 use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
 use crate::nginx::variable::variable_getter;
-use crate::settings::zones::CounterZone;
+use crate::settings::redis::RedisNumber;
 use crate::settings::{LocationConf, MainConf, Settings, UsedLocation};
 use crate::{
     answers, fallback as unavailable, foresight, handler, layout, misses, status, variables,
@@ -32,7 +33,7 @@ use crate::{
 
 /// The module's directives.
 pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
-    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set;
+    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => redis::set;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set;
     "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set;
@@ -43,7 +44,7 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
     "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
-    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS => set_shortlink;
+    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => set_shortlink;
     "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => fallback::set;
     "shortlink_unavailable": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_unavailable;
@@ -51,13 +52,15 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
 };
 
 fn set_shortlink(conf: &mut Conf) -> Set {
-    let location = conf
-        .location_mut::<Settings>()
-        .ok_or("there is no location")?;
+    let location = conf.location::<Settings>().ok_or("there is no location")?;
     if location.is_enabled {
         return Err("\"shortlink\" is given twice in this location".to_owned());
     }
-    location.is_enabled = true;
+    let number = redis::use_named(conf)?;
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.is_enabled = true;
+        location.redis = number;
+    }
     conf.set_handler(request_handler!(handler::handle));
     Ok(())
 }
@@ -126,25 +129,37 @@ impl Module for Shortlink {
         if takes_handler {
             conf.set_handler(request_handler!(handler::handle));
         }
-        let is_enabled = takes_handler || (conf.has_no_name() && outer.is_enabled);
-        use_location(conf, is_enabled);
+        let is_outer = takes_handler || (conf.has_no_name() && outer.is_enabled);
+        use_location(conf, is_outer.then_some(outer.redis));
     }
 }
 
-/// Notes a location with `shortlink`; `is_enabled` if it has it of the one around it.
-fn use_location(conf: &mut Conf, is_enabled: bool) {
+/// Notes a location with `shortlink`; `outer` is the Redis of the one around it, if it has that.
+fn use_location(conf: &mut Conf, outer: Option<RedisNumber>) {
     let server = conf.server();
     let Some(location) = conf.location_mut::<Settings>() else {
         return;
     };
-    location.is_enabled |= is_enabled;
-    if location.is_enabled
-        && let Some(server) = server
-    {
-        let fallback = location.fallback.clone();
-        if let Some(main) = conf.main_mut::<Settings>() {
-            main.locations.push(UsedLocation { server, fallback });
-        }
+    if let (false, Some(redis)) = (location.is_enabled, outer) {
+        location.is_enabled = true;
+        location.redis = redis;
+    }
+    let (redis, mut fallback) = (location.redis, location.fallback.clone());
+    let (true, Some(server), Some(main)) =
+        (location.is_enabled, server, conf.main_mut::<Settings>())
+    else {
+        return;
+    };
+    if let (Some(fallback), Some(redis)) = (&mut fallback, main.redis_mut(redis)) {
+        fallback.index = redis.index_of(&fallback.name, fallback.limits);
+    }
+    main.locations.push(UsedLocation {
+        server,
+        redis,
+        fallback: fallback.clone(),
+    });
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.fallback = fallback;
     }
 }
 
@@ -170,23 +185,8 @@ fn check_whole(conf: &mut Conf) -> Set {
         .main_mut::<Settings>()
         .ok_or("there is no http block")?;
     let locations = std::mem::take(&mut main.locations);
-    if main.redis.is_none() && (!locations.is_empty() || main.has_status) {
-        return Err(
-            "a location has \"shortlink\" or \"shortlink_status\" but there is no \
-             \"shortlink_redis\" in the http block"
-                .to_owned(),
-        );
-    }
-    check_addresses(conf)?;
-    if conf
-        .main::<Settings>()
-        .is_some_and(|main| main.redis.is_some())
-    {
-        let zone = CounterZone::add(conf)?;
-        if let Some(main) = conf.main_mut::<Settings>() {
-            main.counters = Some(zone);
-        }
-    }
+    redis::check(conf)?;
+    redis::prepare(conf)?;
     if let Some(main) = conf.main::<Settings>() {
         certificates::serve(main);
     }
@@ -195,7 +195,16 @@ fn check_whole(conf: &mut Conf) -> Set {
             return Err("there is no memory for the phases of requests".to_owned());
         }
     }
-    for UsedLocation { server, fallback } in &locations {
+    for UsedLocation {
+        server,
+        redis,
+        fallback,
+    } in &locations
+    {
+        // A request's server is known before its location.
+        if let Some(settings) = conf.server_location_mut::<Settings>(*server) {
+            settings.redis = *redis;
+        }
         if let Some(fallback) = fallback
             && !conf.has_named_location(*server, &fallback.name)
         {
@@ -207,20 +216,6 @@ fn check_whole(conf: &mut Conf) -> Set {
                 fallback.line
             ));
         }
-    }
-    Ok(())
-}
-
-/// Checks that servers of links have addresses, or will have.
-fn check_addresses(conf: &Conf) -> Set {
-    let redis = conf.main::<Settings>().and_then(|main| main.redis.as_ref());
-    if let Some((address, place)) = redis.and_then(|redis| redis.unresolved.as_ref())
-        && !conf.has_resolver()
-    {
-        return Err(format!(
-            "no address is known of {address} in {place}, and the http block has no \"resolver\" \
-             that could find one later"
-        ));
     }
     Ok(())
 }

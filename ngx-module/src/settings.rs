@@ -16,8 +16,8 @@ use crate::nginx::identity;
 use crate::nginx::ssl::SslServer;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::certificates::ReadCertificates;
-use crate::settings::redis::RedisConf;
-use crate::settings::zones::{CounterZone, MissLimitConf};
+use crate::settings::redis::{Redis, RedisNumber};
+use crate::settings::zones::MissLimitConf;
 
 /// The module's settings, for nginx.
 pub(crate) struct Settings;
@@ -38,8 +38,8 @@ pub(crate) const DEFAULT_CACHE: CacheSettings = CacheSettings {
 /// The directives of the `http` block.
 #[derive(Debug)]
 pub(crate) struct MainConf {
-    /// `shortlink_redis`.
-    pub(crate) redis: Option<RedisConf>,
+    /// Each Redis that `shortlink_redis` defines or a location names; the one without a name is first.
+    pub(crate) redis: Vec<Redis>,
     /// `shortlink_check`, or its default.
     pub(crate) rules: CodeRules,
     /// `shortlink_cache`, or its default; `None` when it is off.
@@ -48,8 +48,6 @@ pub(crate) struct MainConf {
     pub(crate) miss_limit: Option<MissLimitConf>,
     /// `shortlink_visits`; `None` when it is off.
     pub(crate) visits: Option<VisitsConf>,
-    /// The shared memory of the counters; `None` without `shortlink_redis`.
-    pub(crate) counters: Option<CounterZone>,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
     /// The certificates that `shortlink_domains` names.
@@ -60,8 +58,6 @@ pub(crate) struct MainConf {
     pub(crate) languages: Vec<Box<[u8]>>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: Option<VariableIndex>,
-    /// The fallbacks of all `shortlink_fallback`.
-    pub(crate) fallbacks: Vec<BoundedFallback>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -79,21 +75,43 @@ pub(crate) struct Given {
     pub(crate) visits: bool,
 }
 
+impl MainConf {
+    /// The place of the Redis with a name, which it gets if it has none yet.
+    pub(crate) fn redis_number(&mut self, name: &str) -> RedisNumber {
+        let known = self.redis.iter().position(|redis| redis.name == name);
+        RedisNumber::new(known.unwrap_or_else(|| {
+            self.redis.push(Redis {
+                name: name.to_owned(),
+                ..Redis::default()
+            });
+            self.redis.len() - 1
+        }))
+    }
+
+    /// A Redis of the configuration.
+    pub(crate) fn redis_mut(&mut self, number: RedisNumber) -> Option<&mut Redis> {
+        self.redis.get_mut(number.index())
+    }
+
+    /// Each Redis that locations use.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &Redis> {
+        self.redis.iter().filter(|redis| redis.used_in.is_some())
+    }
+}
+
 impl Default for MainConf {
     fn default() -> Self {
         Self {
-            redis: None,
+            redis: vec![Redis::default()],
             rules: CodeRules::default(),
             cache: Some(DEFAULT_CACHE),
             miss_limit: None,
             visits: None,
-            counters: None,
             domains: None,
             certificates: None,
             secured: Vec::new(),
             languages: Vec::new(),
             code_variable: None,
-            fallbacks: Vec::new(),
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),
@@ -106,6 +124,8 @@ impl Default for MainConf {
 pub(crate) struct LocationConf {
     /// True if the location has `shortlink`.
     pub(crate) is_enabled: bool,
+    /// The Redis of `shortlink`; of a server that of one of its locations, as a guess.
+    pub(crate) redis: RedisNumber,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
     /// `shortlink_visit_address`.
@@ -116,6 +136,7 @@ pub(crate) struct LocationConf {
 #[derive(Debug)]
 pub(crate) struct UsedLocation {
     pub(crate) server: Server,
+    pub(crate) redis: RedisNumber,
     pub(crate) fallback: Option<FallbackConf>,
 }
 
@@ -124,20 +145,13 @@ pub(crate) struct UsedLocation {
 pub(crate) struct FallbackConf {
     /// The named location, with the `@`.
     pub(crate) name: Box<[u8]>,
-    /// Its place among those of the configuration.
+    /// Its bounds.
+    pub(crate) limits: FallbackLimits,
+    /// Its place among those of the location's Redis.
     pub(crate) index: usize,
     /// The file with the directive, and its line, for messages.
     pub(crate) file: String,
     pub(crate) line: usize,
-}
-
-/// A fallback of the configuration; directives with the same name and limits share it.
-#[derive(Clone, Debug)]
-pub(crate) struct BoundedFallback {
-    /// The name of the location.
-    pub(crate) name: Box<[u8]>,
-    /// Its bounds.
-    pub(crate) limits: FallbackLimits,
 }
 
 /// `shortlink_visits on`.

@@ -12,6 +12,7 @@ use resolver::{Outcome, PathCode, Source, Ticket};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
+use crate::settings::redis::RedisNumber;
 use crate::settings::{Settings, VisitAddress};
 use crate::worker::{self, Wait};
 
@@ -23,6 +24,8 @@ pub(crate) struct RequestState {
     /// Its outcome; `None` while Redis has not answered yet.
     pub(crate) outcome: Cell<Option<Outcome>>,
     pub(crate) source: Cell<Source>,
+    /// The Redis of the location with `shortlink`.
+    pub(crate) redis: RedisNumber,
     /// The code that the path names; `None` when it names none.
     pub(crate) code: Option<Code>,
     /// The target that was answered, in the request's pool.
@@ -54,6 +57,7 @@ impl RequestState {
         request.attach(Self {
             outcome: Cell::new(None),
             source: Cell::new(Source::None),
+            redis: conf.map(|conf| conf.redis).unwrap_or_default(),
             code: path_code.map(|found| found.code),
             target: Cell::new(PoolText::EMPTY),
             ticket: Cell::new(None),
@@ -106,7 +110,7 @@ impl RequestState {
     /// Takes the request back from the edge, if it waits.
     pub(crate) fn stop_waiting(&self) {
         if let Some(ticket) = self.ticket.take() {
-            worker::cancel(ticket);
+            worker::cancel(self.redis, ticket);
         }
     }
 }

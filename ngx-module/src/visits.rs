@@ -93,5 +93,5 @@ fn record(request: &Request, state: &RequestState, status: u16) {
         purpose: headers.announced_purpose(),
         evidence,
     };
-    worker::with(|worker| worker.record_visit(event));
+    worker::with(state.redis, |backend| backend.record_visit(event));
 }

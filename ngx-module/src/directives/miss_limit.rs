@@ -7,7 +7,7 @@ use crate::directives::words::{Set, read_size, shown};
 use crate::nginx::conf::Conf;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::Settings;
-use crate::settings::zones::{MissLimitConf, MissZone};
+use crate::settings::zones::MissLimitConf;
 
 /// The least and most bytes that it takes.
 const LEAST_BYTES: usize = 64 << 10;
@@ -38,7 +38,7 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
         Some(read) => Some(MissLimitConf {
             limits: read.limits,
             is_strict: read.is_strict,
-            zone: MissZone::add(conf, read.bytes)?,
+            bytes: read.bytes,
             exempt: read.exempt,
             upstream_status: index_of(conf, b"upstream_status")?,
         }),

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 pub(crate) use ngx::ffi::{
-    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF,
-    NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, ngx_command_t as Directive,
+    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_HTTP_LIF_CONF,
+    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, ngx_command_t as Directive,
 };
 use ngx::ffi::{
     NGX_LOG_EMERG, NGX_LOG_WARN, NGX_OK, ngx_add_path, ngx_array_push, ngx_command_t,
@@ -322,6 +322,21 @@ impl Conf {
         // SAFETY: as for `main_mut`.
         unsafe {
             (*self.context().loc_conf.add(identity::number()))
+                .cast::<S::Location>()
+                .as_mut()
+        }
+    }
+
+    /// The module's configuration that a request of a server has until its location is found.
+    pub(crate) fn server_location_mut<S: Settings>(
+        &mut self,
+        server: Server,
+    ) -> Option<&mut S::Location> {
+        // SAFETY: servers live as long as the configuration, and have configurations for all modules; the other
+        // reference to this one would borrow this.
+        unsafe {
+            let context = server.0.as_ref().ctx.as_ref()?;
+            (*context.loc_conf.add(identity::number()))
                 .cast::<S::Location>()
                 .as_mut()
         }

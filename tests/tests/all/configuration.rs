@@ -262,7 +262,7 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "public.conf",
         "shortlink;\n",
         "shortlink on;\n",
-        &["invalid number of arguments"],
+        &["no \"shortlink_redis on\""],
     );
 }
 

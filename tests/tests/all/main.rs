@@ -41,6 +41,7 @@ mod links;
 mod logs;
 mod lua;
 mod moves;
+mod named_redis;
 mod names;
 mod newcomer;
 mod openapi;

@@ -43,15 +43,23 @@ fn streams(dump: &Dump, ours: u16) -> Finding {
 
 fn prefix(dump: &Dump, ours: &KeyPrefix) -> Finding {
     let default = KeyPrefix::default();
-    let theirs = dump.value("shortlink_redis", "prefix");
-    let theirs = theirs.unwrap_or(default.as_str());
-    if theirs == ours.as_str() {
-        return Finding::ok(
-            "prefix",
-            format!("both have keys of Redis begin with {theirs}"),
-        );
+    let of_block = |block: &Directive| {
+        let prefix = dump.value(&block.words.join(" "), "prefix");
+        prefix.unwrap_or(default.as_str())
+    };
+    // One of several belongs to this sidecar.
+    let mut theirs: Vec<&str> = dump.all("shortlink_redis").map(of_block).collect();
+    if theirs.is_empty() {
+        theirs.push(default.as_str());
     }
     let ours = ours.as_str();
+    if theirs.contains(&ours) {
+        return Finding::ok(
+            "prefix",
+            format!("both have keys of Redis begin with {ours}"),
+        );
+    }
+    let theirs = theirs.join(" or ");
     let found = format!("nginx reads keys that begin with {theirs}, the sidecar writes {ours}");
     let advice = "make `prefix` of shortlink_redis and redis.prefix the same";
     Finding::fail("prefix", found, advice)
@@ -155,6 +163,10 @@ mod tests {
         assert_eq!(verdict("shortlink_redis { server a:1; }"), Verdict::Ok);
         assert_eq!(verdict("shortlink_redis { prefix sl:; }"), Verdict::Ok);
         assert_eq!(verdict("shortlink_redis { prefix x:; }"), Verdict::Fail);
+        let two = "shortlink_redis { prefix x:; } shortlink_redis b { prefix sl:; }";
+        assert_eq!(verdict(two), Verdict::Ok);
+        let two = "shortlink_redis { prefix x:; } shortlink_redis b { prefix y:; }";
+        assert_eq!(verdict(two), Verdict::Fail);
     }
 
     #[test]
