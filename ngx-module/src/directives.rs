@@ -41,7 +41,7 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
         | NGX_CONF_1MORE => visit_address::set;
     "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status;
     "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set;
-    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
+    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
     "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => set_shortlink;
@@ -123,6 +123,7 @@ impl Module for Shortlink {
             inner.fallback.clone_from(&outer.fallback);
         }
         inner.visit_address = inner.visit_address.or(outer.visit_address);
+        inner.table = inner.table.or(outer.table);
         // `limit_except` is a level of its own and does not take over the handler; an `if` keeps that of the location
         // around it.
         let takes_handler = conf.is_limit_except() && !conf.has_handler() && outer.is_enabled;

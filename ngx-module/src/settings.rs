@@ -48,12 +48,12 @@ pub(crate) struct MainConf {
     pub(crate) miss_limit: Option<MissLimitConf>,
     /// `shortlink_visits`; `None` when it is off.
     pub(crate) visits: Option<VisitsConf>,
-    /// `shortlink_domains`.
-    pub(crate) domains: Option<Domains>,
-    /// The certificates that `shortlink_domains` names.
-    pub(crate) certificates: Option<ReadCertificates>,
-    /// Each server with `shortlink_certificates`.
-    pub(crate) secured: Vec<SslServer>,
+    /// Each `shortlink_domains`.
+    pub(crate) tables: Vec<DomainTable>,
+    /// The place of that of the `http` block, which servers have unless they have one of their own.
+    pub(crate) table: Option<usize>,
+    /// Each server with `shortlink_certificates`, and the place of its table.
+    pub(crate) secured: Vec<(SslServer, usize)>,
     /// `shortlink_languages`; none unless it is given.
     pub(crate) languages: Vec<Box<[u8]>>,
     /// The index of `$shortlink_code` among nginx' variables.
@@ -107,8 +107,8 @@ impl Default for MainConf {
             cache: Some(DEFAULT_CACHE),
             miss_limit: None,
             visits: None,
-            domains: None,
-            certificates: None,
+            tables: Vec::new(),
+            table: None,
             secured: Vec::new(),
             languages: Vec::new(),
             code_variable: None,
@@ -117,6 +117,14 @@ impl Default for MainConf {
             given: Given::default(),
         }
     }
+}
+
+/// `shortlink_domains`.
+#[derive(Debug)]
+pub(crate) struct DomainTable {
+    pub(crate) domains: Domains,
+    /// The certificates that it names.
+    pub(crate) certificates: Option<ReadCertificates>,
 }
 
 /// The directives of a location.
@@ -130,6 +138,8 @@ pub(crate) struct LocationConf {
     pub(crate) fallback: Option<FallbackConf>,
     /// `shortlink_visit_address`.
     pub(crate) visit_address: Option<VisitAddress>,
+    /// The place of its server's `shortlink_domains`.
+    pub(crate) table: Option<usize>,
 }
 
 /// A location with `shortlink`, for the check of the whole.

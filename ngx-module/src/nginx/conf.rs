@@ -20,7 +20,7 @@ use ngx::ffi::{
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
     ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_upstream_conf_t,
-    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t,
+    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::ngx_conf_log_error;
 
@@ -163,6 +163,12 @@ impl Conf {
             let file = (*self.raw()).conf_file;
             ((*file).file.name.to_string(), (*file).line)
         }
+    }
+
+    /// Returns whether the directive stands in the `http` block itself.
+    pub(crate) fn is_in_http(&self) -> bool {
+        // SAFETY: the configuration is valid.
+        unsafe { (*self.raw()).cmd_type == NGX_HTTP_MAIN_CONF as ngx_uint_t }
     }
 
     /// Reads a block, each of whose lines is handed to `line` with `block`.

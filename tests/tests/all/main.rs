@@ -2,6 +2,7 @@
 
 mod authority;
 mod backup;
+mod brands;
 mod campaign_links;
 mod campaigns;
 mod citizen;
