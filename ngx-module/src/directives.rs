@@ -8,6 +8,7 @@ pub(crate) mod duplex;
 pub(crate) mod fallback;
 pub(crate) mod languages;
 pub(crate) mod miss_limit;
+pub(crate) mod named;
 pub(crate) mod redis;
 pub(crate) mod tls;
 pub(crate) mod visit_address;
@@ -56,7 +57,7 @@ fn set_shortlink(conf: &mut Conf) -> Set {
     if location.is_enabled {
         return Err("\"shortlink\" is given twice in this location".to_owned());
     }
-    let number = redis::use_named(conf)?;
+    let number = named::use_named(conf)?;
     if let Some(location) = conf.location_mut::<Settings>() {
         location.is_enabled = true;
         location.redis = number;
@@ -186,8 +187,8 @@ fn check_whole(conf: &mut Conf) -> Set {
         .main_mut::<Settings>()
         .ok_or("there is no http block")?;
     let locations = std::mem::take(&mut main.locations);
-    redis::check(conf)?;
-    redis::prepare(conf)?;
+    named::check(conf)?;
+    named::prepare(conf)?;
     if let Some(main) = conf.main::<Settings>() {
         certificates::serve(main);
     }

@@ -2,26 +2,22 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 
 use resolver::vocabulary::KeyPrefix;
 use resolver::vocabulary::number::parse_decimal;
 use resolver::{Address, Credentials, Endpoint, NodeSettings, TopologySettings, Tracking};
 
+use crate::directives::named;
 use crate::directives::tls::TlsLines;
 use crate::directives::words::{Set, read_time, shown};
 use crate::nginx::address::SocketAddress;
 use crate::nginx::conf::{Conf, Refused};
-use crate::settings::redis::{RedisConf, RedisNumber};
-use crate::settings::zones::{CounterZone, MissZone};
-use crate::settings::{MainConf, Settings, SpoolConf};
+use crate::settings::redis::RedisConf;
+use crate::settings::{MainConf, Settings};
 
 /// The ports of servers and sentinels that are given without one.
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-
-/// The most characters of a name.
-const LONGEST_NAME: usize = 32;
 
 /// The keys that a block may hold, for messages.
 const KEYS: &str = "server, sentinel, cluster, replica, user, password, password_file, \
@@ -48,11 +44,14 @@ struct Block {
 
 /// `shortlink_redis`
 pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
-    let name = read_name(conf)?;
-    let number = number_of(conf, &name);
+    let (number, name) = named::read(conf)?;
     let is_given = |main: &mut MainConf| main.redis_mut(number).is_some_and(|it| it.conf.is_some());
     if conf.main_mut::<Settings>().is_some_and(is_given) {
-        return Err(format!("\"{}\" is given twice", words("shortlink_redis", &name)).into());
+        return Err(format!(
+            "\"{}\" is given twice",
+            named::words("shortlink_redis", &name)
+        )
+        .into());
     }
     let mut block = Block::default();
     conf.read_block(&mut block, |conf, block| block.read_line(conf))?;
@@ -60,128 +59,6 @@ pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
     let main = conf.main_mut::<Settings>();
     if let Some(redis) = main.and_then(|main| main.redis_mut(number)) {
         redis.conf = Some(read);
-    }
-    Ok(())
-}
-
-/// The Redis that `shortlink` names, which may be defined later.
-pub(crate) fn use_named(conf: &mut Conf) -> Result<RedisNumber, String> {
-    let name = read_name(conf)?;
-    let number = number_of(conf, &name);
-    let (file, line) = conf.place();
-    let main = conf.main_mut::<Settings>();
-    if let Some(redis) = main.and_then(|main| main.redis_mut(number)) {
-        redis.used_in.get_or_insert(format!("{file}:{line}"));
-    }
-    Ok(number)
-}
-
-/// The place of the Redis with a name.
-fn number_of(conf: &mut Conf, name: &str) -> RedisNumber {
-    let main = conf.main_mut::<Settings>();
-    main.map(|main| main.redis_number(name)).unwrap_or_default()
-}
-
-/// Reads the name after a directive, if there is one. It becomes part of the names of files, memory and metrics.
-fn read_name(conf: &Conf) -> Result<String, String> {
-    let words = conf.words();
-    let name = words.get(1).copied().unwrap_or_default();
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if words.len() > 1 && !((1..=LONGEST_NAME).contains(&name.len()) && name.iter().all(is_part)) {
-        return Err(format!(
-            "the name \"{}\" does not consist of 1 to {LONGEST_NAME} letters, digits, \"_\" and \"-\"",
-            shown(name)
-        ));
-    }
-    Ok(shown(name))
-}
-
-/// A directive with the name of a Redis, as the configuration has it.
-fn words(directive: &str, name: &str) -> String {
-    match name {
-        "" => directive.to_owned(),
-        _ => format!("{directive} {name}"),
-    }
-}
-
-/// Checks that each Redis that locations use is defined, and that its servers have addresses, or will have.
-pub(crate) fn check(conf: &Conf) -> Set {
-    let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    let defined = main.redis.iter().filter(|redis| redis.conf.is_some());
-    let defined: Vec<String> = defined
-        .map(|redis| format!("\"{}\"", words("shortlink_redis", &redis.name)))
-        .collect();
-    if let Some(redis) = main.used().find(|redis| redis.conf.is_none()) {
-        let others = match &defined[..] {
-            [] => String::new(),
-            _ => format!(", only {}", defined.join(", ")),
-        };
-        return Err(format!(
-            "\"{}\" in {} has no \"{}\" in the http block{others}",
-            words("shortlink", &redis.name),
-            redis.used_in.as_deref().unwrap_or_default(),
-            words("shortlink_redis", &redis.name),
-        ));
-    }
-    if main.has_status && defined.is_empty() {
-        return Err(
-            "a location has \"shortlink_status\" but there is no \"shortlink_redis\" in the http \
-             block"
-                .to_owned(),
-        );
-    }
-    let mut unresolved = main
-        .used()
-        .filter_map(|redis| redis.conf.as_ref()?.unresolved.as_ref());
-    if let Some((address, place)) = unresolved.next()
-        && !conf.has_resolver()
-    {
-        return Err(format!(
-            "no address is known of {address} in {place}, and the http block has no \"resolver\" \
-             that could find one later"
-        ));
-    }
-    Ok(())
-}
-
-/// Asks nginx for the memory and the directories of each Redis that locations use.
-pub(crate) fn prepare(conf: &mut Conf) -> Set {
-    let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    let spool = main.visits.as_ref().and_then(|visits| visits.spool.clone());
-    let miss_bytes = main.miss_limit.as_ref().map(|limit| limit.bytes);
-    for index in 0..main.redis.len() {
-        prepare_one(conf, RedisNumber::new(index), spool.as_ref(), miss_bytes)?;
-    }
-    Ok(())
-}
-
-fn prepare_one(
-    conf: &mut Conf,
-    number: RedisNumber,
-    spool: Option<&SpoolConf>,
-    miss_bytes: Option<usize>,
-) -> Set {
-    let main = conf
-        .main_mut::<Settings>()
-        .ok_or("there is no http block")?;
-    let redis = main.redis_mut(number).ok_or("there is no such Redis")?;
-    let (name, is_used) = (redis.name.clone(), redis.used_in.is_some());
-    if !is_used {
-        return Ok(());
-    }
-    let counters = CounterZone::add(conf, &name)?;
-    let misses = miss_bytes
-        .map(|bytes| MissZone::add(conf, &name, bytes))
-        .transpose()?;
-    let directory = spool
-        .map(|spool| match &*name {
-            "" => Ok(spool.directory.clone()),
-            _ => conf.add_directory(spool.directory.join(&name).as_os_str().as_bytes()),
-        })
-        .transpose()?;
-    let main = conf.main_mut::<Settings>();
-    if let Some(redis) = main.and_then(|main| main.redis_mut(number)) {
-        (redis.counters, redis.misses, redis.spool) = (Some(counters), misses, directory);
     }
     Ok(())
 }

@@ -245,6 +245,11 @@ fn files(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
         .filter(|path| path.extension().is_some_and(|ending| ending == ENDING)))
 }
 
+/// Returns whether a directory has files with visits.
+pub(crate) fn has_files(directory: &Path) -> bool {
+    files(directory).is_ok_and(|mut files| files.next().is_some())
+}
+
 /// Claims a file; `None` if it has a holder, or is none of ours.
 fn try_claim(path: PathBuf) -> io::Result<Option<Reading>> {
     let file = OpenOptions::new().read(true).write(true).open(&path)?;

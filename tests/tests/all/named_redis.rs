@@ -14,7 +14,7 @@ use shortlink_tests::redis::{Beats, Redis};
 use shortlink_tests::site::{ONE, Site, SiteOptions};
 use shortlink_tests::stack;
 use shortlink_tests::visits::visits;
-use shortlink_tests::wait::{OverAtEnd, SOON, until};
+use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 use tempfile::TempDir;
 
 use crate::visits::{STREAM, follow_on};
@@ -216,7 +216,21 @@ fn visits_reach_the_redis_of_their_link_also_through_files() {
     });
     until("no file is left", SOON, || files(&spool.join("blue")) == 0);
     assert_eq!(recorded(&sites.site.redis), 20);
-    let log = sites.site.nginx.error_log();
+    // Files of a Redis that no location uses are reported.
+    let nginx = &sites.site.nginx;
+    fs::write(spool.join("blue").join("left.visits"), "").expect("a file");
+    let warned = |text: &str| {
+        let tested = nginx.test_configuration();
+        let said = String::from_utf8_lossy(&tested.stderr).into_owned();
+        assert!(tested.status.success(), "{said}");
+        said.contains(text)
+    };
+    assert!(!warned("has visits that are not sent"));
+    nginx.edit("public.conf", "shortlink blue;", "shortlink;");
+    assert!(warned(
+        "spool/blue has visits that are not sent, because no location has \"shortlink blue;\""
+    ));
+    let log = nginx.error_log();
     assert!(log.contains("shortlink \"blue\": lost Redis"), "{log}");
     assert!(!log.contains("shortlink: lost Redis"), "{log}");
     sites.site.assert_ends_sound(&["lost Redis"]);
@@ -264,6 +278,50 @@ fn a_redis_that_hangs_delays_no_redirect_of_another_and_its_requests_are_answere
     sites
         .site
         .assert_ends_sound(&["lost Redis", "answers too late"]);
+}
+
+#[test]
+fn an_old_worker_answers_the_requests_that_wait_for_any_redis() {
+    let sites = Sites::start(&Options {
+        cache: "off",
+        workers: 2,
+        ..Options::default()
+    });
+    let nginx = &sites.site.nginx;
+    sites.blue.hang();
+    let mut waiting = Connection::open(nginx.internal_port).expect("a connection");
+    let request = http::request("GET", "/one", &[], b"");
+    waiting.send(&request).expect("sent");
+    until("it waits", SOON, || {
+        sites.numbers("shortlink_waiting_requests")["blue"] == 1.0
+    });
+    let old = nginx.begin_reload();
+    // The timer of the Redis that nothing waits for keeps no worker; the other one does.
+    follow_on(nginx.public_port, 10);
+    pass(Duration::from_millis(500));
+    sites.blue.go_on();
+    let answer = waiting.receive("GET").expect("read").expect("an answer");
+    assert_eq!((answer.status, answer.location()), (302, Some(BLUE_ONE)));
+    drop(waiting);
+    nginx.wait_for_end_of(&old);
+    assert!(!nginx.error_log().contains("open socket"));
+}
+
+#[test]
+fn an_if_in_a_location_may_use_another_redis() {
+    let sites = Sites::start(&Options::default());
+    let nginx = &sites.site.nginx;
+    nginx.edit(
+        "public.conf",
+        "location / { shortlink;",
+        "location / { shortlink; if ($arg_brand) { shortlink blue; }",
+    );
+    nginx.reload_with(1);
+    for _ in 0..3 {
+        assert_eq!(sites.site.get("/one").location(), Some(ONE));
+        assert_eq!(sites.site.get("/one?brand=1").location(), Some(BLUE_ONE));
+    }
+    assert_eq!(nginx.complaints(&[]), [""; 0]);
 }
 
 #[test]
