@@ -24,7 +24,7 @@ use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
 use crate::nginx::variable::variable_getter;
 use crate::settings::zones::CounterZone;
-use crate::settings::{LocationConf, MainConf, Settings, UsedLocation};
+use crate::settings::{ContentConf, LocationConf, MainConf, Settings, UsedLocation};
 use crate::{
     answers, fallback as unavailable, foresight, handler, layout, misses, status, variables,
     visits as log,
@@ -54,12 +54,8 @@ fn set_shortlink(conf: &mut Conf) -> Set {
     let location = conf
         .location_mut::<Settings>()
         .ok_or("there is no location")?;
-    if location.is_enabled {
-        return Err("\"shortlink\" is given twice in this location".to_owned());
-    }
     location.is_enabled = true;
-    conf.set_handler(request_handler!(handler::handle));
-    Ok(())
+    answer_with(conf, "shortlink", request_handler!(handler::handle))
 }
 
 fn set_status(conf: &mut Conf) -> Set {
@@ -74,14 +70,48 @@ fn set_unavailable(conf: &mut Conf) -> Set {
     answer_with(conf, "shortlink_unavailable", handler)
 }
 
-/// Has a handler answer a location, which must not have short links too.
-fn answer_with(conf: &mut Conf, directive: &str, handler: RequestHandler) -> Set {
+/// Has a handler answer a location, which nothing else may answer.
+fn answer_with(conf: &mut Conf, directive: &'static str, handler: RequestHandler) -> Set {
     let location = conf.location::<Settings>().ok_or("there is no location")?;
-    if location.is_enabled {
-        return Err(format!("\"{directive}\" does not go with \"shortlink\""));
+    if let Some(other) = &location.content {
+        return Err(if other.directive == directive {
+            format!("\"{directive}\" is given twice in this location")
+        } else {
+            format!("\"{directive}\" does not go with \"{}\"", other.directive)
+        });
+    }
+    if conf.has_handler() {
+        return Err(format!(
+            "\"{directive}\" does not go with the directive before it that answers this location, \
+             such as proxy_pass"
+        ));
     }
     conf.set_handler(handler);
+    let (file, line) = conf.place();
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.content = Some(ContentConf {
+            directive,
+            handler,
+            file,
+            line,
+        });
+    }
     Ok(())
+}
+
+/// Checks that no directive after that of this module answers the location too.
+fn check_content(conf: &Conf) -> Set {
+    let content = conf
+        .location::<Settings>()
+        .and_then(|it| it.content.as_ref());
+    match content {
+        Some(content) if !conf.has_this_handler(content.handler) => Err(format!(
+            "\"{}\" in {}:{} does not go with another directive that answers the same location, \
+             such as proxy_pass",
+            content.directive, content.file, content.line
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The module's part in a configuration.
@@ -111,10 +141,10 @@ impl Module for Shortlink {
         Ok(check_whole(conf)?)
     }
 
-    fn merge(conf: &mut Conf, outer: &LocationConf) {
-        let inner = conf.location_mut::<Settings>();
-        let Some(inner) = inner else {
-            return;
+    fn merge(conf: &mut Conf, outer: &LocationConf) -> Result<(), Refused> {
+        check_content(conf)?;
+        let Some(inner) = conf.location_mut::<Settings>() else {
+            return Ok(());
         };
         if inner.fallback.is_none() {
             inner.fallback.clone_from(&outer.fallback);
@@ -128,6 +158,7 @@ impl Module for Shortlink {
         }
         let is_enabled = takes_handler || (conf.has_no_name() && outer.is_enabled);
         use_location(conf, is_enabled);
+        Ok(())
     }
 }
 

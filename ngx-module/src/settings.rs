@@ -13,6 +13,7 @@ use resolver::{CacheSettings, VisitSettings};
 
 use crate::nginx::conf::Server;
 use crate::nginx::identity;
+use crate::nginx::request::RequestHandler;
 use crate::nginx::ssl::SslServer;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::certificates::ReadCertificates;
@@ -106,10 +107,23 @@ impl Default for MainConf {
 pub(crate) struct LocationConf {
     /// True if the location has `shortlink`.
     pub(crate) is_enabled: bool,
+    /// The directive that answers the requests of the location.
+    pub(crate) content: Option<ContentConf>,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
     /// `shortlink_visit_address`.
     pub(crate) visit_address: Option<VisitAddress>,
+}
+
+/// A directive that answers the requests of a location.
+#[derive(Clone, Debug)]
+pub(crate) struct ContentConf {
+    pub(crate) directive: &'static str,
+    /// The function that nginx calls with the requests.
+    pub(crate) handler: RequestHandler,
+    /// The file with the directive, and its line, for messages.
+    pub(crate) file: String,
+    pub(crate) line: usize,
 }
 
 /// A location with `shortlink`, for the check of the whole.

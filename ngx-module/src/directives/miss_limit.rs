@@ -3,7 +3,7 @@
 use resolver::limit::{Limits, MissLimit, Rate};
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, read_size, shown};
+use crate::directives::words::{Set, read_size, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::Settings;
@@ -56,9 +56,13 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
     if words[1..] == [b"off"] {
         return Ok(None);
     }
+    if words.contains(&&b"off"[..]) {
+        return Err("\"shortlink_miss_limit off\" takes no parameters".to_owned());
+    }
     let (mut rate, mut burst, mut bytes) = (None, DEFAULT_BURST, DEFAULT_BYTES);
     let (mut network_rate, mut network_burst) = (None, None);
     let (mut is_strict, mut exempt) = (false, None);
+    refuse_twice("shortlink_miss_limit", &words[1..])?;
     for word in &words[1..] {
         if let Some(value) = word.strip_prefix(b"rate=") {
             rate = Some(read_rate("rate", value)?);
@@ -83,8 +87,8 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
             is_strict = true;
         } else {
             return Err(format!(
-                "unknown parameter \"{}\" of \"shortlink_miss_limit\": allowed are off, rate=, \
-                 burst=, network_rate=, network_burst=, size=, exempt= and strict",
+                "unknown parameter \"{}\" of \"shortlink_miss_limit\": allowed are rate=, burst=, \
+                 network_rate=, network_burst=, size=, exempt= and strict",
                 shown(word)
             ));
         }

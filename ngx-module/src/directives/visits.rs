@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use resolver::VisitSettings;
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, read_size, read_time, shown};
+use crate::directives::words::{Set, read_size, read_time, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::settings::{Settings, SpoolConf, VisitsConf};
 
@@ -61,6 +61,7 @@ fn read(words: &[&[u8]]) -> Result<Read, String> {
     }
     let mut settings = VisitSettings::default();
     let (mut directory, mut spool_size) = (None, None);
+    refuse_twice("shortlink_visits", parameters)?;
     for parameter in parameters {
         if let Some(value) = parameter.strip_prefix(b"batch=") {
             settings.batch = read_number("batch", value, u64::from(VisitSettings::MOST_BATCH))?;

@@ -48,6 +48,22 @@ pub(crate) fn read_size(
         })
 }
 
+/// Refuses a parameter that stands twice among those of a directive: `name=value`, or a word.
+pub(crate) fn refuse_twice(directive: &str, parameters: &[&[u8]]) -> Set {
+    let names: Vec<&[u8]> = parameters
+        .iter()
+        .filter_map(|parameter| parameter.split(|&byte| byte == b'=').next())
+        .collect();
+    let is_repeated = |(place, name): &(usize, &&[u8])| names[..*place].contains(name);
+    match names.iter().enumerate().find(is_repeated) {
+        None => Ok(()),
+        Some((_, name)) => Err(format!(
+            "parameter \"{}\" of \"{directive}\" is given twice",
+            shown(name)
+        )),
+    }
+}
+
 /// Shows a word in a message.
 pub(crate) fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()

@@ -290,6 +290,24 @@ fn lua_replaces_the_variables_for_the_log() {
 }
 
 #[test]
+fn lua_chooses_the_code_or_leaves_it_to_the_path() {
+    let site = start(
+        "location / {
+             rewrite_by_lua_block { ngx.var.shortlink_code = ngx.var.arg_code }
+             shortlink;
+             shortlink_fallback @fallback;
+         }
+         location @fallback { return 200 \"$shortlink_code $shortlink_outcome\\n\"; }",
+    );
+    assert_eq!(site.get("/one?code=two").location(), Some(TWO));
+    // There is no such argument, so that Lua sets the variable to nil.
+    assert_eq!(site.get("/one").location(), Some(ONE));
+    let answer = site.get("/nosuchone");
+    assert_eq!(answer.body, b"nosuchone miss\n");
+    site.assert_ends_sound(&[OF_LUA_ITSELF]);
+}
+
+#[test]
 fn lua_replaces_what_the_module_says_of_caching() {
     let site = start(
         "location / {
