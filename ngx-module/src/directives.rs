@@ -24,7 +24,7 @@ use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
 use crate::nginx::variable::variable_getter;
 use crate::settings::zones::CounterZone;
-use crate::settings::{ContentConf, LocationConf, MainConf, Settings, UsedLocation};
+use crate::settings::{ContentConf, LocationConf, MainConf, Recording, Settings, UsedLocation};
 use crate::{
     answers, fallback as unavailable, foresight, handler, layout, misses, status, variables,
     visits as log,
@@ -35,7 +35,8 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set;
-    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set;
+    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => visits::set;
     "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => visit_address::set;
     "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status;
@@ -149,6 +150,7 @@ impl Module for Shortlink {
         if inner.fallback.is_none() {
             inner.fallback.clone_from(&outer.fallback);
         }
+        inner.recording = inner.recording.or(outer.recording);
         inner.visit_address = inner.visit_address.or(outer.visit_address);
         // `limit_except` is a level of its own and does not take over the handler; an `if` keeps that of the location
         // around it.
@@ -173,7 +175,11 @@ fn use_location(conf: &mut Conf, is_enabled: bool) {
         && let Some(server) = server
     {
         let fallback = location.fallback.clone();
+        let records = matches!(location.recording, Some(Recording::All | Recording::If(_)));
         if let Some(main) = conf.main_mut::<Settings>() {
+            if records {
+                main.visits.get_or_insert_default();
+            }
             main.locations.push(UsedLocation { server, fallback });
         }
     }

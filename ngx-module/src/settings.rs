@@ -47,7 +47,7 @@ pub(crate) struct MainConf {
     pub(crate) cache: Option<CacheSettings>,
     /// `shortlink_miss_limit`; `None` when it is off.
     pub(crate) miss_limit: Option<MissLimitConf>,
-    /// `shortlink_visits`; `None` when it is off.
+    /// The settings of `shortlink_visits`; `None` where it is on nowhere.
     pub(crate) visits: Option<VisitsConf>,
     /// The shared memory of the counters; `None` without `shortlink_redis`.
     pub(crate) counters: Option<CounterZone>,
@@ -77,7 +77,6 @@ pub(crate) struct Given {
     pub(crate) check: bool,
     pub(crate) cache: bool,
     pub(crate) miss_limit: bool,
-    pub(crate) visits: bool,
 }
 
 impl Default for MainConf {
@@ -111,6 +110,8 @@ pub(crate) struct LocationConf {
     pub(crate) content: Option<ContentConf>,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
+    /// `shortlink_visits`.
+    pub(crate) recording: Option<Recording>,
     /// `shortlink_visit_address`.
     pub(crate) visit_address: Option<VisitAddress>,
 }
@@ -154,8 +155,18 @@ pub(crate) struct BoundedFallback {
     pub(crate) limits: FallbackLimits,
 }
 
-/// `shortlink_visits on`.
-#[derive(Clone, Debug)]
+/// The requests of a location whose visits are recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Recording {
+    #[default]
+    None,
+    All,
+    /// Those whose variable is neither empty nor `0`.
+    If(VariableIndex),
+}
+
+/// The parameters of `shortlink_visits on`.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VisitsConf {
     pub(crate) settings: VisitSettings,
     pub(crate) spool: Option<SpoolConf>,

@@ -21,7 +21,7 @@ use ngx::ffi::{
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
     ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_upstream_conf_t,
-    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t,
+    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::ngx_conf_log_error;
 
@@ -155,6 +155,12 @@ impl Conf {
         // configuration.
         let words = unsafe { (*(*self.raw()).args).as_slice::<ngx_str_t>() };
         words.iter().map(ngx_str_t::as_bytes).collect()
+    }
+
+    /// Returns whether the directive stands in the `http` block itself, not in a server or location.
+    pub(crate) fn is_http_block(&self) -> bool {
+        // SAFETY: the configuration is valid.
+        unsafe { (*self.raw()).cmd_type == NGX_HTTP_MAIN_CONF as ngx_uint_t }
     }
 
     /// The file and the line of the directive.

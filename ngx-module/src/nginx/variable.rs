@@ -123,6 +123,12 @@ impl Request {
         }
     }
 
+    /// Returns whether a variable of nginx has a value other than the empty text and `0`.
+    pub(crate) fn is_true(&self, index: VariableIndex) -> bool {
+        let value = self.variable(index).unwrap_or_default();
+        !value.is_empty() && value != b"0"
+    }
+
     /// The value that `set` or Lua has given a variable of [`Conf::add_variable`] in place of its own. An empty text, or
     /// none as Lua sets it, is taken back: the variable has its own value again.
     #[inline]

@@ -583,7 +583,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         ("off batch=1", "takes no parameters"),
         (
             "on bach=1",
-            "allowed are batch=, bytes=, interval=, buffer=, spool=",
+            "allowed are if=, batch=, bytes=, interval=, buffer=, spool=",
         ),
         ("on batch=0", "batch \"0\" is not a number from 1 to 10000"),
         ("on batch=10001", "from 1 to 10000"),
@@ -606,6 +606,14 @@ fn nginx_refuses_wrong_parameters_of_visits() {
             "streams \"0\" is not a number from 1 to 1024",
         ),
         ("on spool=", "spool= needs a directory"),
+        (
+            "on if=1",
+            "\"if=1\" is not one variable, such as if=$trusted",
+        ),
+        (
+            "on if=$host if=$host",
+            "\"if\" of \"shortlink_visits\" is given twice",
+        ),
         (
             "on batch=1 batch=1",
             "\"batch\" of \"shortlink_visits\" is given twice",
@@ -631,4 +639,21 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         "shortlink_visits;",
         &["shortlink_visits"],
     );
+    for (visits, expected) in [
+        (
+            "on batch=1",
+            "\"batch=1\" of \"shortlink_visits\" is for the http block",
+        ),
+        (
+            "off; shortlink_visits on",
+            "\"shortlink_visits\" is given twice",
+        ),
+    ] {
+        refused(
+            "public.conf",
+            "shortlink;\n",
+            &format!("shortlink; shortlink_visits {visits};\n"),
+            &[expected, ":"],
+        );
+    }
 }
