@@ -22,6 +22,7 @@ use crate::nginx::conf::{
 use crate::nginx::module::Module;
 use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
+use crate::nginx::selftest::padded::Unfit;
 use crate::nginx::variable::variable_getter;
 use crate::settings::zones::CounterZone;
 use crate::settings::{ContentConf, LocationConf, MainConf, Recording, Settings, UsedLocation};
@@ -128,12 +129,20 @@ impl Module for Shortlink {
                  and would corrupt its memory; fields that differ:{differences}"
             )));
         }
-        if let Err(differs) = selftest::verify(conf) {
-            return Err(Refused::from(format!(
-                "the shortlink module was built for another nginx than this one, and would corrupt its memory: {differs} \
-                 differ; build the module from the source of this nginx, with the patches of its distributor \
-                 (OpenResty has patches) and the options that \"nginx -V\" prints: make build NGINX=<source>"
-            )));
+        match selftest::verify(conf) {
+            Ok(()) => {}
+            Err(Unfit::Differs(fields)) => {
+                return Err(Refused::from(format!(
+                    "the shortlink module was built for another nginx than this one, and would corrupt its memory: \
+                     {fields} differ; build the module from the source of this nginx, with the patches of its \
+                     distributor (OpenResty has patches) and the options that \"nginx -V\" prints: \
+                     make build NGINX=<source>"
+                )));
+            }
+            Err(Unfit::NoMemory) => {
+                let reason = "there is no memory for the shortlink module's test of this nginx";
+                return Err(Refused::from(reason.to_owned()));
+            }
         }
         Ok(add_variables(conf)?)
     }
