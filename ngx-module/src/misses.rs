@@ -129,8 +129,7 @@ fn fallback_status(request: &Request, conf: &MissLimitConf) -> usize {
 
 /// Returns whether the variable of `exempt=` has a value other than the empty text and `0`.
 fn is_exempt(request: &Request, conf: &MissLimitConf) -> bool {
-    let value = conf.exempt.and_then(|index| request.variable(index));
-    value.is_some_and(|value| !value.is_empty() && value != b"0")
+    conf.exempt.is_some_and(|index| request.is_true(index))
 }
 
 /// The limit for the codes of a Redis: each Redis has misses of its own.

@@ -13,6 +13,7 @@ use resolver::{CacheSettings, VisitSettings};
 
 use crate::nginx::conf::Server;
 use crate::nginx::identity;
+use crate::nginx::request::RequestHandler;
 use crate::nginx::ssl::SslServer;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::certificates::ReadCertificates;
@@ -46,7 +47,7 @@ pub(crate) struct MainConf {
     pub(crate) cache: Option<CacheSettings>,
     /// `shortlink_miss_limit`; `None` when it is off.
     pub(crate) miss_limit: Option<MissLimitConf>,
-    /// `shortlink_visits`; `None` when it is off.
+    /// The settings of `shortlink_visits`; `None` where it is on nowhere.
     pub(crate) visits: Option<VisitsConf>,
     /// Each `shortlink_domains`.
     pub(crate) tables: Vec<DomainTable>,
@@ -72,7 +73,6 @@ pub(crate) struct Given {
     pub(crate) check: bool,
     pub(crate) cache: bool,
     pub(crate) miss_limit: bool,
-    pub(crate) visits: bool,
 }
 
 impl MainConf {
@@ -134,12 +134,27 @@ pub(crate) struct LocationConf {
     pub(crate) is_enabled: bool,
     /// The Redis of `shortlink`; of a server that of one of its locations, as a guess.
     pub(crate) redis: RedisNumber,
+    /// The directive that answers the requests of the location.
+    pub(crate) content: Option<ContentConf>,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
+    /// `shortlink_visits`.
+    pub(crate) recording: Option<Recording>,
     /// `shortlink_visit_address`.
     pub(crate) visit_address: Option<VisitAddress>,
     /// The place of its server's `shortlink_domains`.
     pub(crate) table: Option<usize>,
+}
+
+/// A directive that answers the requests of a location.
+#[derive(Clone, Debug)]
+pub(crate) struct ContentConf {
+    pub(crate) directive: &'static str,
+    /// The function that nginx calls with the requests.
+    pub(crate) handler: RequestHandler,
+    /// The file with the directive, and its line, for messages.
+    pub(crate) file: String,
+    pub(crate) line: usize,
 }
 
 /// A location with `shortlink`, for the check of the whole.
@@ -164,8 +179,18 @@ pub(crate) struct FallbackConf {
     pub(crate) line: usize,
 }
 
-/// `shortlink_visits on`.
-#[derive(Clone, Debug)]
+/// The requests of a location whose visits are recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Recording {
+    #[default]
+    None,
+    All,
+    /// Those whose variable is neither empty nor `0`.
+    If(VariableIndex),
+}
+
+/// The parameters of `shortlink_visits on`.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VisitsConf {
     pub(crate) settings: VisitSettings,
     pub(crate) spool: Option<SpoolConf>,

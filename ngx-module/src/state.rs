@@ -13,7 +13,7 @@ use resolver::{Outcome, PathCode, Source, Ticket};
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
 use crate::settings::redis::RedisNumber;
-use crate::settings::{Settings, VisitAddress};
+use crate::settings::{Recording, Settings, VisitAddress};
 use crate::worker::{self, Wait};
 
 /// The status that nginx logs when a client has left.
@@ -42,8 +42,9 @@ pub(crate) struct RequestState {
     pub(crate) fallback: Cell<Option<Wait>>,
     /// The bad news that the fallback is to confirm.
     pub(crate) doubtful: Cell<Option<BadNews>>,
-    /// The part of the client's address for its visit, as the location with `shortlink` has it: the
-    /// fallback that answers may have another.
+    /// The recording of the visit, and the part of the client's address for it, as the location with `shortlink` has
+    /// them: the fallback that answers may have others.
+    pub(crate) recording: Recording,
     pub(crate) visit_address: VisitAddress,
     /// True if the fallback gave no answer, as `shortlink_unavailable` found.
     pub(crate) is_unavailable: Cell<bool>,
@@ -66,6 +67,7 @@ impl RequestState {
             is_free: Cell::new(false),
             fallback: Cell::new(None),
             doubtful: Cell::new(None),
+            recording: conf.and_then(|conf| conf.recording).unwrap_or_default(),
             visit_address: conf.and_then(|conf| conf.visit_address).unwrap_or_default(),
             is_unavailable: Cell::new(false),
         })

@@ -3,7 +3,7 @@
 use resolver::fallback::FallbackLimits;
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, shown};
+use crate::directives::words::{Set, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::settings::{FallbackConf, Settings};
 
@@ -42,6 +42,7 @@ fn read(words: &[&[u8]]) -> Result<(Box<[u8]>, FallbackLimits), String> {
 
 fn read_limits(words: &[&[u8]]) -> Result<FallbackLimits, String> {
     let mut limits = FallbackLimits::default();
+    refuse_twice("shortlink_fallback", words)?;
     for word in words {
         if let Some(value) = word.strip_prefix(b"max_waiting=") {
             let percent = value.strip_suffix(b"%").and_then(parse_decimal);

@@ -73,6 +73,16 @@ impl Block {
                 shown(key)
             ));
         }
+        let other = match key {
+            b"password" => "password_file",
+            b"password_file" => "password",
+            b"sentinel_password" => "sentinel_password_file",
+            b"sentinel_password_file" => "sentinel_password",
+            _ => "",
+        };
+        if self.given.iter().any(|given| given == other.as_bytes()) {
+            return Err(format!("\"{}\" does not go with \"{other}\"", shown(key)));
+        }
         self.given.push(key.to_vec());
         match key {
             b"sentinel" => return self.read_sentinel(conf, values),

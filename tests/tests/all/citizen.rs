@@ -400,6 +400,23 @@ fn a_map_chooses_by_what_the_edge_found() {
 }
 
 #[test]
+fn an_empty_code_means_the_path() {
+    let site = Site::start(
+        "location / {
+             set $shortlink_code \"\";
+             shortlink;
+             shortlink_fallback @fallback;
+         }
+         location /chosen { set $shortlink_code two; shortlink; }
+         location @fallback { return 200 \"$shortlink_code $shortlink_outcome\\n\"; }",
+    );
+    assert_leads(&site.get("/one"), 302, ONE);
+    assert_leads(&site.get("/chosen"), 301, TWO);
+    assert_eq!(body(&site.get("/nosuchone")), "nosuchone miss\n");
+    site.assert_sound(&[]);
+}
+
+#[test]
 fn expires_replaces_what_the_module_says_of_caching() {
     let site = Site::start(
         "location / { shortlink; }

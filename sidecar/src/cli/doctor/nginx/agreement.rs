@@ -25,13 +25,17 @@ fn parameter<'a>(directive: &'a Directive, name: &str) -> Option<&'a str> {
 
 fn streams(dump: &Dump, ours: u16) -> Finding {
     let check = "streams";
-    let mut recorded = dump.all("shortlink_visits");
-    let recorded = recorded.find(|it| it.words.get(1).is_some_and(|word| word == "on"));
-    let Some(recorded) = recorded else {
+    let recorded = || {
+        let all = dump.all("shortlink_visits");
+        all.filter(|it| it.words.get(1).is_some_and(|word| word == "on"))
+    };
+    if recorded().next().is_none() {
         let advice = "shortlink_visits on, if visits are to be counted";
         return Finding::warn(check, "nginx records no visits", advice);
-    };
-    let theirs = parameter(recorded, "streams").map_or(Some(1), |text| text.parse().ok());
+    }
+    // Those in servers and locations have no such parameter.
+    let streams = recorded().find_map(|it| parameter(it, "streams"));
+    let theirs = streams.map_or(Some(1), |text| text.parse().ok());
     let theirs: u16 = theirs.unwrap_or_default();
     if theirs == ours {
         return Finding::ok(check, format!("visits come in {ours}, and are read there"));
@@ -151,6 +155,11 @@ mod tests {
             ("shortlink_visits on streams=4;", 1, Verdict::Fail),
             ("shortlink_visits on;", 4, Verdict::Warn),
             ("shortlink_visits off;", 1, Verdict::Warn),
+            (
+                "server { shortlink_visits on; } shortlink_visits on streams=4;",
+                4,
+                Verdict::Ok,
+            ),
         ] {
             assert_eq!(streams(&dump(text), ours).verdict, verdict, "{text}");
         }
