@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use shortlink_tests::cluster::Cluster;
 use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::metrics::Page;
 use shortlink_tests::ports;
@@ -305,6 +306,40 @@ fn an_old_worker_answers_the_requests_that_wait_for_any_redis() {
     drop(waiting);
     nginx.wait_for_end_of(&old);
     assert!(!nginx.error_log().contains("open socket"));
+}
+
+#[test]
+fn a_cluster_beside_a_single_server_is_asked_for_its_own_codes() {
+    let sites = Sites::start(&Options {
+        cache: "off",
+        ..Options::default()
+    });
+    let directory = stack::directory();
+    let cluster = Cluster::start(directory.path());
+    let _beats = cluster.beats();
+    let target = |number: usize| format!("https://green.example/{number}");
+    for number in 0..30 {
+        let record = format!("1 302 1 0 {}", target(number));
+        cluster.command(&["SET", &format!("sl:l:n{number}"), &record]);
+    }
+    let port = ports::free();
+    let nginx = &sites.site.nginx;
+    let added = format!(
+        "shortlink_redis green {{ cluster 127.0.0.1:{}; budget 10s; }}\n\
+         server {{ listen 127.0.0.1:{port}; location / {{ shortlink green; }} }}",
+        cluster.nodes[0].port
+    );
+    nginx.edit("public.conf", "# more", &added);
+    nginx.reload_with(1);
+    for number in 0..30 {
+        let answer = http::get(port, &format!("/n{number}"));
+        assert_eq!(answer.location(), Some(&*target(number)));
+        assert_eq!(sites.site.get("/one").location(), Some(ONE));
+        sites.follow_blue(1);
+    }
+    let asked = cluster.nodes.iter().filter(|node| edges(node) > 0);
+    assert_eq!(asked.count(), cluster.nodes.len());
+    assert_eq!(nginx.complaints(&[]), [""; 0]);
 }
 
 #[test]
