@@ -252,6 +252,44 @@ fn access_is_decided_before_redis_is_asked() {
     site.assert_sound(&["access forbidden by rule"]);
 }
 
+/// nginx closes a connection that lingers only for one that needs a place: so few that none is left over.
+#[test]
+fn redis_gets_the_place_of_a_client_that_lingers() {
+    let mut site = Site::start(
+        "keepalive_timeout 0;
+         lingering_close always;
+         lingering_time 10m;
+         lingering_timeout 10m;
+         location / { shortlink; }",
+    );
+    let few = "worker_connections 15";
+    site.nginx
+        .edit("nginx.conf", "worker_connections 4096", few);
+    site.nginx.reload_with(1);
+    site.redis.kill();
+    let request = http::request("GET", "/one", &[], b"");
+    let mut clients = Vec::new();
+    let mut come = || {
+        let mut client = Connection::open(site.nginx.public_port).expect("a connection");
+        client.send(&request).expect("sent");
+        let answer = client.receive("GET").expect("read").expect("an answer");
+        // It stays open on its side.
+        clients.push(client);
+        answer.status
+    };
+    for _ in 0..30 {
+        assert_eq!(come(), 503);
+    }
+    site.redis.start_again();
+    site.redis.set_record("one", &format!("1 302 1 0 {ONE}"));
+    // A client takes each place that an attempt at a connection to Redis has freed.
+    until("Redis is asked again", SOON, || come() == 302);
+    let log = site.nginx.error_log();
+    assert!(log.contains("reusing connections"), "{log}");
+    let expected = ["lost Redis", "Connection refused"];
+    assert_eq!(site.nginx.complaints(&expected), [""; 0]);
+}
+
 #[test]
 fn limit_except_refuses_or_admits_methods() {
     let site = Site::start(

@@ -299,7 +299,7 @@ fn lua_may_be_loaded_after_the_module() {
     let without = text.replace(&**MODULES, "");
     let (before, after) = without
         .split_once("ngx_http_shortlink_module.so;")
-        .map_or_else(|| panic!("no module in {text}"), |parts| parts);
+        .expect("the module");
     let late = format!("{before}ngx_http_shortlink_module.so;\n{}{after}", *MODULES);
     fs::write(&conf, late).expect("a configuration");
     let tested = site.nginx.test_configuration();
