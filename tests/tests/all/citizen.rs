@@ -283,7 +283,7 @@ fn redis_gets_the_place_of_a_client_that_lingers() {
     site.redis.start_again();
     site.redis.set_record("one", &format!("1 302 1 0 {ONE}"));
     // A client takes each place that an attempt at a connection to Redis has freed.
-    until("Redis is asked again", SOON, || come() == 302);
+    until("Redis answers again", SOON, || come() == 302);
     let log = site.nginx.error_log();
     assert!(log.contains("reusing connections"), "{log}");
     let expected = ["lost Redis", "Connection refused"];
