@@ -474,6 +474,51 @@ fn expires_replaces_what_the_module_says_of_caching() {
     assert_eq!(caching("/epoch/one"), ("no-cache".to_owned(), true));
 }
 
+/// Every answer of the module but a permanent redirect forbids to store it, unless the configuration sets the header.
+#[test]
+fn what_the_configuration_says_of_caching_stands_alone() {
+    let site = Site::start(
+        "location / { shortlink; error_page 404 @page; }
+         location @page { add_header Cache-Control no-store always; return 404; }
+         location /own/ {
+             rewrite ^/own/(.*)$ /$1 break;
+             shortlink;
+             add_header Cache-Control max-age=60 always;
+         }
+         location /two/ {
+             rewrite ^/two/(.*)$ /$1 break;
+             shortlink;
+             add_header cache-control private;
+             add_header Cache-Control max-age=5;
+             expires 5s;
+         }
+         location /unsaid/ {
+             rewrite ^/unsaid/(.*)$ /$1 break;
+             shortlink;
+             add_header Cache-Control \"\" always;
+             add_header X-Other 1 always;
+         }",
+    );
+    for (path, expected) in [
+        ("/one", &["no-store"][..]),
+        ("/two", &[]),
+        ("/gone", &["no-store"]),
+        ("/nolink", &["no-store"]),
+        ("/-", &["no-store"]),
+        ("/own/one", &["max-age=60"]),
+        ("/own/two", &["max-age=60"]),
+        ("/own/gone", &["max-age=60"]),
+        ("/own/-", &["max-age=60"]),
+        ("/two/one", &["max-age=5", "private", "max-age=5"]),
+        // These have no `always`.
+        ("/two/gone", &["no-store"]),
+        ("/unsaid/gone", &["no-store"]),
+    ] {
+        assert_eq!(all(&site.get(path), "Cache-Control"), expected, "{path}");
+    }
+    site.assert_ends_sound(&[]);
+}
+
 #[test]
 fn a_code_that_answers_for_another_says_once_how_to_keep_its_answer() {
     let site = Site::start(

@@ -336,6 +336,11 @@ fn lua_replaces_what_the_module_says_of_caching() {
              shortlink;
              header_filter_by_lua_block { ngx.header['Cache-Control'] = nil }
          }
+         location /early/ {
+             rewrite ^/early/(.*)$ /$1 break;
+             access_by_lua_block { ngx.header['Cache-Control'] = 'private' }
+             shortlink;
+         }
          location /read/ {
              rewrite ^/read/(.*)$ /$1 break;
              shortlink;
@@ -351,6 +356,7 @@ fn lua_replaces_what_the_module_says_of_caching() {
         found.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
     assert_eq!(caching("/one"), ["private"]);
+    assert_eq!(caching("/early/one"), ["private"]);
     assert_eq!(caching("/two"), ["private"]);
     assert_eq!(caching("/none/one"), [""; 0]);
     let read = site.get("/read/one");
