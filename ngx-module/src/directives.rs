@@ -238,6 +238,9 @@ fn check_whole(conf: &mut Conf) -> Set {
     if let Some(main) = conf.main::<Settings>() {
         certificates::serve(main);
     }
+    if !locations.is_empty() {
+        conf.add_header_filter();
+    }
     for (phase, handler) in phases(conf, !locations.is_empty()) {
         if !conf.add_handler(phase, handler) {
             return Err("there is no memory for the phases of requests".to_owned());

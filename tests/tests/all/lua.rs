@@ -299,7 +299,7 @@ fn lua_may_be_loaded_after_the_module() {
     let without = text.replace(&**MODULES, "");
     let (before, after) = without
         .split_once("ngx_http_shortlink_module.so;")
-        .map_or_else(|| panic!("no module in {text}"), |parts| parts);
+        .expect("the module");
     let late = format!("{before}ngx_http_shortlink_module.so;\n{}{after}", *MODULES);
     fs::write(&conf, late).expect("a configuration");
     let tested = site.nginx.test_configuration();
@@ -336,6 +336,11 @@ fn lua_replaces_what_the_module_says_of_caching() {
              shortlink;
              header_filter_by_lua_block { ngx.header['Cache-Control'] = nil }
          }
+         location /early/ {
+             rewrite ^/early/(.*)$ /$1 break;
+             access_by_lua_block { ngx.header['Cache-Control'] = 'private' }
+             shortlink;
+         }
          location /read/ {
              rewrite ^/read/(.*)$ /$1 break;
              shortlink;
@@ -351,6 +356,7 @@ fn lua_replaces_what_the_module_says_of_caching() {
         found.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
     assert_eq!(caching("/one"), ["private"]);
+    assert_eq!(caching("/early/one"), ["private"]);
     assert_eq!(caching("/two"), ["private"]);
     assert_eq!(caching("/none/one"), [""; 0]);
     let read = site.get("/read/one");
