@@ -20,7 +20,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
     {
         let status = request.status();
         state.leave_fallback(status);
-        worker::count(match status {
+        let counter = match status {
             // A doubtful 410 is not the fallback's.
             _ if state.is_unavailable.get() => Counter::FallbackError,
             301..=303 | 307 | 308 => Counter::FallbackRedirect,
@@ -29,7 +29,8 @@ pub(crate) fn on_log(request: &Request) -> Status {
             500..=599 => Counter::FallbackError,
             // The visitor has gone, mostly.
             _ => Counter::FallbackOther,
-        });
+        };
+        worker::count(state.redis, counter);
     }
     Status::OK
 }

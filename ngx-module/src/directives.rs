@@ -8,6 +8,7 @@ pub(crate) mod duplex;
 pub(crate) mod fallback;
 pub(crate) mod languages;
 pub(crate) mod miss_limit;
+pub(crate) mod named;
 pub(crate) mod redis;
 pub(crate) mod tls;
 pub(crate) mod visit_address;
@@ -16,15 +17,17 @@ pub(crate) mod words;
 
 use crate::directives::words::Set;
 use crate::nginx::conf::{
-    Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_HTTP_LIF_CONF,
-    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused, directives,
+    Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1,
+    NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused,
+    directives,
 };
 use crate::nginx::module::Module;
 use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
+use crate::nginx::selftest::padded::Unfit;
 use crate::nginx::variable::variable_getter;
-use crate::settings::zones::CounterZone;
-use crate::settings::{LocationConf, MainConf, Settings, UsedLocation};
+use crate::settings::redis::RedisNumber;
+use crate::settings::{ContentConf, LocationConf, MainConf, Recording, Settings, UsedLocation};
 use crate::{
     answers, fallback as unavailable, foresight, handler, layout, misses, status, variables,
     visits as log,
@@ -32,18 +35,19 @@ use crate::{
 
 /// The module's directives.
 pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
-    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set;
+    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => redis::set;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set;
-    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set;
+    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => visits::set;
     "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => visit_address::set;
     "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status;
     "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set;
-    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
+    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
-    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS => set_shortlink;
+    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => set_shortlink;
     "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => fallback::set;
     "shortlink_unavailable": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_unavailable;
@@ -51,14 +55,12 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
 };
 
 fn set_shortlink(conf: &mut Conf) -> Set {
-    let location = conf
-        .location_mut::<Settings>()
-        .ok_or("there is no location")?;
-    if location.is_enabled {
-        return Err("\"shortlink\" is given twice in this location".to_owned());
+    answer_with(conf, "shortlink", request_handler!(handler::handle))?;
+    let number = named::use_named(conf)?;
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.is_enabled = true;
+        location.redis = number;
     }
-    location.is_enabled = true;
-    conf.set_handler(request_handler!(handler::handle));
     Ok(())
 }
 
@@ -74,14 +76,48 @@ fn set_unavailable(conf: &mut Conf) -> Set {
     answer_with(conf, "shortlink_unavailable", handler)
 }
 
-/// Has a handler answer a location, which must not have short links too.
-fn answer_with(conf: &mut Conf, directive: &str, handler: RequestHandler) -> Set {
+/// Has a handler answer a location, which nothing else may answer.
+fn answer_with(conf: &mut Conf, directive: &'static str, handler: RequestHandler) -> Set {
     let location = conf.location::<Settings>().ok_or("there is no location")?;
-    if location.is_enabled {
-        return Err(format!("\"{directive}\" does not go with \"shortlink\""));
+    if let Some(other) = &location.content {
+        return Err(if other.directive == directive {
+            format!("\"{directive}\" is given twice in this location")
+        } else {
+            format!("\"{directive}\" does not go with \"{}\"", other.directive)
+        });
+    }
+    if conf.has_handler() {
+        return Err(format!(
+            "\"{directive}\" does not go with the directive before it that answers this location, \
+             such as proxy_pass"
+        ));
     }
     conf.set_handler(handler);
+    let (file, line) = conf.place();
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.content = Some(ContentConf {
+            directive,
+            handler,
+            file,
+            line,
+        });
+    }
     Ok(())
+}
+
+/// Checks that no directive after that of this module answers the location too.
+fn check_content(conf: &Conf) -> Set {
+    let content = conf
+        .location::<Settings>()
+        .and_then(|it| it.content.as_ref());
+    match content {
+        Some(content) if !conf.has_this_handler(content.handler) => Err(format!(
+            "\"{}\" in {}:{} does not go with another directive that answers the same location, \
+             such as proxy_pass",
+            content.directive, content.file, content.line
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The module's part in a configuration.
@@ -97,12 +133,20 @@ impl Module for Shortlink {
                  and would corrupt its memory; fields that differ:{differences}"
             )));
         }
-        if let Err(differs) = selftest::verify(conf) {
-            return Err(Refused::from(format!(
-                "the shortlink module was built for another nginx than this one, and would corrupt its memory: {differs} \
-                 differ; build the module from the source of this nginx, with the patches of its distributor \
-                 (OpenResty has patches) and the options that \"nginx -V\" prints: make build NGINX=<source>"
-            )));
+        match selftest::verify(conf) {
+            Ok(()) => {}
+            Err(Unfit::Differs(fields)) => {
+                return Err(Refused::from(format!(
+                    "the shortlink module was built for another nginx than this one, and would corrupt its memory: \
+                     {fields} differ; build the module from the source of this nginx, with the patches of its \
+                     distributor (OpenResty has patches) and the options that \"nginx -V\" prints: \
+                     make build NGINX=<source>"
+                )));
+            }
+            Err(Unfit::NoMemory) => {
+                let reason = "there is no memory for the shortlink module's test of this nginx";
+                return Err(Refused::from(reason.to_owned()));
+            }
         }
         Ok(add_variables(conf)?)
     }
@@ -111,40 +155,59 @@ impl Module for Shortlink {
         Ok(check_whole(conf)?)
     }
 
-    fn merge(conf: &mut Conf, outer: &LocationConf) {
-        let inner = conf.location_mut::<Settings>();
-        let Some(inner) = inner else {
-            return;
+    fn merge(conf: &mut Conf, outer: &LocationConf) -> Result<(), Refused> {
+        check_content(conf)?;
+        let Some(inner) = conf.location_mut::<Settings>() else {
+            return Ok(());
         };
         if inner.fallback.is_none() {
             inner.fallback.clone_from(&outer.fallback);
         }
+        inner.recording = inner.recording.or(outer.recording);
         inner.visit_address = inner.visit_address.or(outer.visit_address);
+        inner.table = inner.table.or(outer.table);
         // `limit_except` is a level of its own and does not take over the handler; an `if` keeps that of the location
         // around it.
         let takes_handler = conf.is_limit_except() && !conf.has_handler() && outer.is_enabled;
         if takes_handler {
             conf.set_handler(request_handler!(handler::handle));
         }
-        let is_enabled = takes_handler || (conf.has_no_name() && outer.is_enabled);
-        use_location(conf, is_enabled);
+        let is_outer = takes_handler || (conf.has_no_name() && outer.is_enabled);
+        use_location(conf, is_outer.then_some(outer.redis));
+        Ok(())
     }
 }
 
-/// Notes a location with `shortlink`; `is_enabled` if it has it of the one around it.
-fn use_location(conf: &mut Conf, is_enabled: bool) {
+/// Notes a location with `shortlink`; `outer` is the Redis of the one around it, if it has that.
+fn use_location(conf: &mut Conf, outer: Option<RedisNumber>) {
     let server = conf.server();
     let Some(location) = conf.location_mut::<Settings>() else {
         return;
     };
-    location.is_enabled |= is_enabled;
-    if location.is_enabled
-        && let Some(server) = server
-    {
-        let fallback = location.fallback.clone();
-        if let Some(main) = conf.main_mut::<Settings>() {
-            main.locations.push(UsedLocation { server, fallback });
-        }
+    if let (false, Some(redis)) = (location.is_enabled, outer) {
+        location.is_enabled = true;
+        location.redis = redis;
+    }
+    let records = matches!(location.recording, Some(Recording::All | Recording::If(_)));
+    let (redis, mut fallback) = (location.redis, location.fallback.clone());
+    let (true, Some(server), Some(main)) =
+        (location.is_enabled, server, conf.main_mut::<Settings>())
+    else {
+        return;
+    };
+    if records {
+        main.visits.get_or_insert_default();
+    }
+    if let (Some(fallback), Some(redis)) = (&mut fallback, main.redis_mut(redis)) {
+        fallback.index = redis.index_of(&fallback.name, fallback.limits);
+    }
+    main.locations.push(UsedLocation {
+        server,
+        redis,
+        fallback: fallback.clone(),
+    });
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.fallback = fallback;
     }
 }
 
@@ -170,32 +233,29 @@ fn check_whole(conf: &mut Conf) -> Set {
         .main_mut::<Settings>()
         .ok_or("there is no http block")?;
     let locations = std::mem::take(&mut main.locations);
-    if main.redis.is_none() && (!locations.is_empty() || main.has_status) {
-        return Err(
-            "a location has \"shortlink\" or \"shortlink_status\" but there is no \
-             \"shortlink_redis\" in the http block"
-                .to_owned(),
-        );
-    }
-    check_addresses(conf)?;
-    if conf
-        .main::<Settings>()
-        .is_some_and(|main| main.redis.is_some())
-    {
-        let zone = CounterZone::add(conf)?;
-        if let Some(main) = conf.main_mut::<Settings>() {
-            main.counters = Some(zone);
-        }
-    }
+    named::check(conf)?;
+    named::prepare(conf)?;
     if let Some(main) = conf.main::<Settings>() {
         certificates::serve(main);
+    }
+    if !locations.is_empty() {
+        conf.add_header_filter();
     }
     for (phase, handler) in phases(conf, !locations.is_empty()) {
         if !conf.add_handler(phase, handler) {
             return Err("there is no memory for the phases of requests".to_owned());
         }
     }
-    for UsedLocation { server, fallback } in &locations {
+    for UsedLocation {
+        server,
+        redis,
+        fallback,
+    } in &locations
+    {
+        // A request's server is known before its location.
+        if let Some(settings) = conf.server_location_mut::<Settings>(*server) {
+            settings.redis = *redis;
+        }
         if let Some(fallback) = fallback
             && !conf.has_named_location(*server, &fallback.name)
         {
@@ -207,20 +267,6 @@ fn check_whole(conf: &mut Conf) -> Set {
                 fallback.line
             ));
         }
-    }
-    Ok(())
-}
-
-/// Checks that servers of links have addresses, or will have.
-fn check_addresses(conf: &Conf) -> Set {
-    let redis = conf.main::<Settings>().and_then(|main| main.redis.as_ref());
-    if let Some((address, place)) = redis.and_then(|redis| redis.unresolved.as_ref())
-        && !conf.has_resolver()
-    {
-        return Err(format!(
-            "no address is known of {address} in {place}, and the http block has no \"resolver\" \
-             that could find one later"
-        ));
     }
     Ok(())
 }

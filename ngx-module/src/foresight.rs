@@ -12,21 +12,24 @@ use resolver::vocabulary::Code;
 use crate::nginx::process::prefetch;
 use crate::nginx::request::Request;
 use crate::nginx::status::Status;
+use crate::settings::Settings;
 use crate::worker;
 
 /// Number of bytes that the processor fetches at once.
 const LINE: usize = 64;
 
-/// The phase after a request was read: fetches the place in the index.
+/// The phase after a request was read: fetches the place in the index. The server is known, and what it has for a
+/// location is a guess.
 pub(crate) fn on_post_read(request: &Request) -> Status {
     if let Some((b'/', rest)) = request.path().split_first()
         && let Ok(code) = Code::leading(rest)
+        && let Some(conf) = request.location_settings::<Settings>()
     {
-        worker::with(|worker| {
-            if let Some(cache) = worker.edge.cache() {
+        worker::with(conf.redis, |backend| {
+            if let Some(cache) = backend.edge.cache() {
                 let hash = cache.hash(&code);
                 prefetch(cache.search_address(hash));
-                worker.foreseen = Some(hash);
+                backend.foreseen = Some(hash);
             }
         });
     }
@@ -34,10 +37,13 @@ pub(crate) fn on_post_read(request: &Request) -> Status {
 }
 
 /// The phase after a location was found: fetches the entry.
-pub(crate) fn on_rewrite(_request: &Request) -> Status {
-    worker::with(|worker| {
-        if let Some(hash) = worker.foreseen.take()
-            && let Some(cache) = worker.edge.cache()
+pub(crate) fn on_rewrite(request: &Request) -> Status {
+    let Some(conf) = request.location_settings::<Settings>() else {
+        return Status::DECLINED;
+    };
+    worker::with(conf.redis, |backend| {
+        if let Some(hash) = backend.foreseen.take()
+            && let Some(cache) = backend.edge.cache()
             && let Some(address) = cache.entry_address(hash)
         {
             // The fields of a link, and the beginning of its target; most targets end there.

@@ -39,9 +39,11 @@ pub(crate) fn handle(request: &Request) -> Status {
         Ok(path_code) => path_code,
         Err(Refusal::Malformed) => return refuse(request, Outcome::Malformed),
         Err(Refusal::WrongCheck) => {
-            let outcome = match misses::standing(request) {
+            let location = request.location_settings::<Settings>();
+            let redis = location.map(|conf| conf.redis).unwrap_or_default();
+            let outcome = match misses::standing(request, redis) {
                 Standing::Free => {
-                    misses::charge(request);
+                    misses::charge(request, redis);
                     Outcome::WrongCheck
                 }
                 _ => Outcome::Limited,
@@ -53,9 +55,9 @@ pub(crate) fn handle(request: &Request) -> Status {
         return Status::INTERNAL_SERVER_ERROR;
     };
     if path_code.trimmed {
-        worker::count(Counter::Trimmed);
+        worker::count(state.redis, Counter::Trimmed);
     }
-    let may_ask = match misses::standing(request) {
+    let may_ask = match misses::standing(request, state.redis) {
         Standing::Free => true,
         Standing::Limited => {
             state.is_limited.set(true);
@@ -63,7 +65,7 @@ pub(crate) fn handle(request: &Request) -> Status {
         }
         Standing::Shut => return limit(request, state),
     };
-    match look_up(&path_code.code, request, may_ask) {
+    match look_up(state.redis, &path_code.code, request, may_ask) {
         LookedUp::Settled(settled) => answer(request, state, settled),
         LookedUp::Waiting(ticket) => {
             state.ticket.set(Some(ticket));
@@ -106,7 +108,7 @@ fn limit(request: &Request, state: &RequestState) -> Status {
 fn settle(state: &RequestState, outcome: Outcome, source: Source) {
     state.outcome.set(Some(outcome));
     state.source.set(source);
-    worker::count_request(outcome, source);
+    worker::count_request(state.redis, outcome, source);
 }
 
 /// Answers a request that waited. This may come back into the module: finishing a request can begin the next one.
@@ -119,7 +121,7 @@ pub(crate) fn complete(resumed: Resumed, settled: Settled) {
         // Requests that came together, to learn of many codes before the first of them is charged, gain nothing: each
         // is charged when its reply comes, and those behind the limit are refused. One that was limited before asked
         // for no link that the worker did not hold.
-        if !state.is_limited.get() && misses::is_limited(request) {
+        if !state.is_limited.get() && misses::is_limited(request, state.redis) {
             limit(request, state)
         } else {
             answer(request, state, settled)
@@ -134,7 +136,7 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
     match answer {
         OwnedAnswer::Redirect { status, target } => {
             if state.is_limited.get() {
-                worker::count(Counter::LimitedRedirect);
+                worker::count(state.redis, Counter::LimitedRedirect);
             }
             settle(state, Outcome::Redirect, source);
             // SAFETY: the answer was copied for this request, to its pool.
@@ -156,7 +158,7 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
         OwnedAnswer::Unknown | OwnedAnswer::NotYet => {
             // A guesser asks for no code a second time: one that the cache knows as unknown stands in a message.
             if let (OwnedAnswer::Unknown, Source::Redis) = (answer, source) {
-                misses::charge(request);
+                misses::charge(request, state.redis);
             }
             settle(state, Outcome::Unknown, source);
             respond::not_found(request)
@@ -183,7 +185,7 @@ fn miss(request: &Request, state: &RequestState, reason: MissReason, source: Sou
         MissReason::Error | MissReason::Unavailable | MissReason::TimedOut => Outcome::Unavailable,
     };
     if let MissReason::Absent = reason {
-        misses::charge(request);
+        misses::charge(request, state.redis);
         state.is_charged.set(true);
     }
     let Some(fallback) = &conf.fallback else {
@@ -202,9 +204,9 @@ fn miss(request: &Request, state: &RequestState, reason: MissReason, source: Sou
     if let Some(news) = doubtful {
         // A code that the cache knows is no guess, as above.
         state.is_free.set(source == Source::Cache);
-        worker::doubt(news, source != Source::Stale);
+        worker::doubt(state.redis, news, source != Source::Stale);
     }
-    if let Some(wait) = worker::enter_fallback(fallback.index) {
+    if let Some(wait) = worker::enter_fallback(state.redis, fallback.index) {
         state.fallback.set(Some(wait));
         state.doubtful.set(doubtful);
         settle(state, outcome, Source::Fallback);

@@ -57,9 +57,27 @@ pub static mut ngx_http_shortlink_module: ngx_module_t = {
 
 #[cfg(feature = "export-modules")]
 mod export {
-    //! The list of modules that nginx looks for in a dynamic module.
+    //! The list of modules that nginx looks for in a dynamic module, and the place in its own that it gives them.
 
-    use super::ngx_http_shortlink_module;
+    use std::ffi::c_char;
+    use std::ptr::null;
 
-    ngx::ngx_modules!(ngx_http_shortlink_module);
+    use ngx::ffi::ngx_module_t;
+
+    const NAME: *const c_char = c"ngx_http_shortlink_module".as_ptr();
+
+    // SAFETY: nginx looks for these names in the module, and only reads them.
+    #[unsafe(no_mangle)]
+    static mut ngx_modules: [*const ngx_module_t; 2] =
+        [&raw const super::ngx_http_shortlink_module, null()];
+
+    // SAFETY: as above.
+    #[unsafe(no_mangle)]
+    static mut ngx_module_names: [*const c_char; 2] = [NAME, null()];
+
+    /// Before the module of `add_header`: its own filter of headers is to be called after that.
+    // SAFETY: as above.
+    #[unsafe(no_mangle)]
+    static mut ngx_module_order: [*const c_char; 3] =
+        [NAME, c"ngx_http_headers_filter_module".as_ptr(), null()];
 }

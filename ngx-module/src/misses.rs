@@ -11,7 +11,8 @@ use resolver::limit::{AddressKey, MissTable, Scope};
 use crate::nginx::request::Request;
 use crate::nginx::status::Status;
 use crate::settings::Settings;
-use crate::settings::zones::MissLimitConf;
+use crate::settings::redis::RedisNumber;
+use crate::settings::zones::{MissLimitConf, MissZone};
 use crate::state::RequestState;
 use crate::worker;
 use crate::worker::edge::now;
@@ -29,29 +30,27 @@ pub(crate) enum Standing {
 
 /// Returns the standing of a request's address. While no address is limited this reads one word.
 #[inline]
-pub(crate) fn standing(request: &Request) -> Standing {
-    match conf(request) {
-        Some(conf) if is_anyone_limited(conf) => standing_in(request, conf),
+pub(crate) fn standing(request: &Request, redis: RedisNumber) -> Standing {
+    match limit(request, redis) {
+        Some(limit) if is_anyone_limited(&limit) => standing_in(request, redis, &limit),
         _ => Standing::Free,
     }
 }
 
 #[inline]
-fn is_anyone_limited(conf: &MissLimitConf) -> bool {
-    let alarm = conf.zone.alarm();
+fn is_anyone_limited(limit: &Limit<'_>) -> bool {
+    let alarm = limit.zone.alarm();
     alarm.is_some_and(|alarm| MissTable::is_anyone_limited(alarm, now().ms))
 }
 
 /// The same while an address is limited.
 #[cold]
-fn standing_in(request: &Request, conf: &MissLimitConf) -> Standing {
-    let (Some((key, limited)), Some(misses)) =
-        (limited(request, conf), conf.zone.misses(conf.limits))
-    else {
+fn standing_in(request: &Request, redis: RedisNumber, limit: &Limit<'_>) -> Standing {
+    let (Some((key, limited)), Some(misses)) = (limited(request, limit), limit.misses()) else {
         return Standing::Free;
     };
-    if conf.is_strict {
-        charge_in(&misses, key);
+    if limit.conf.is_strict {
+        charge_in(redis, &misses, key);
         return Standing::Shut;
     }
     match misses.admits(key, limited, now().ms) {
@@ -62,36 +61,36 @@ fn standing_in(request: &Request, conf: &MissLimitConf) -> Standing {
 
 /// Returns whether the client's address is limited now.
 #[inline]
-pub(crate) fn is_limited(request: &Request) -> bool {
-    conf(request).is_some_and(|conf| limited(request, conf).is_some())
+pub(crate) fn is_limited(request: &Request, redis: RedisNumber) -> bool {
+    limit(request, redis).is_some_and(|limit| limited(request, &limit).is_some())
 }
 
 /// The key of the client's address, and what limits it; `None` if it is not limited.
-fn limited(request: &Request, conf: &MissLimitConf) -> Option<(AddressKey, Scope)> {
+fn limited(request: &Request, limit: &Limit<'_>) -> Option<(AddressKey, Scope)> {
     let key = address(request)?;
-    let limited = conf.zone.misses(conf.limits)?.limited(key, now().ms)?;
-    (!is_exempt(request, conf)).then_some((key, limited))
+    let limited = limit.misses()?.limited(key, now().ms)?;
+    (!is_exempt(request, limit.conf)).then_some((key, limited))
 }
 
 /// Charges the client's address for a miss.
-pub(crate) fn charge(request: &Request) {
-    if let Some(conf) = conf(request)
+pub(crate) fn charge(request: &Request, redis: RedisNumber) {
+    if let Some(limit) = limit(request, redis)
         && let Some(key) = address(request)
-        && !is_exempt(request, conf)
-        && let Some(misses) = conf.zone.misses(conf.limits)
+        && !is_exempt(request, limit.conf)
+        && let Some(misses) = limit.misses()
     {
-        worker::count(Counter::MissCharged);
-        charge_in(&misses, key);
+        worker::count(redis, Counter::MissCharged);
+        charge_in(redis, &misses, key);
     }
 }
 
-fn charge_in(misses: &MissTable<'_>, key: AddressKey) {
+fn charge_in(redis: RedisNumber, misses: &MissTable<'_>, key: AddressKey) {
     let charged = misses.charge(key, now().ms);
     if charged.address {
-        worker::count(Counter::LimitedAddress);
+        worker::count(redis, Counter::LimitedAddress);
     }
     if charged.network {
-        worker::count(Counter::LimitedNetwork);
+        worker::count(redis, Counter::LimitedNetwork);
     }
 }
 
@@ -100,14 +99,14 @@ fn charge_in(misses: &MissTable<'_>, key: AddressKey) {
 pub(crate) fn on_log(request: &Request) -> Status {
     if let Some(state) = RequestState::find(request)
         && let Some(Outcome::Miss | Outcome::Unavailable) = state.outcome.get()
-        && let Some(conf) = conf(request)
+        && let Some(limit) = limit(request, state.redis)
     {
-        match (state.is_charged.get(), fallback_status(request, conf)) {
-            (false, 404) if !state.is_free.get() => charge(request),
+        match (state.is_charged.get(), fallback_status(request, limit.conf)) {
+            (false, 404) if !state.is_free.get() => charge(request, state.redis),
             (true, 301..=303 | 307 | 308 | 410) => {
                 if let Some(key) = address(request)
-                    && !is_exempt(request, conf)
-                    && let Some(misses) = conf.zone.misses(conf.limits)
+                    && !is_exempt(request, limit.conf)
+                    && let Some(misses) = limit.misses()
                 {
                     misses.refund(key, now().ms);
                 }
@@ -130,13 +129,27 @@ fn fallback_status(request: &Request, conf: &MissLimitConf) -> usize {
 
 /// Returns whether the variable of `exempt=` has a value other than the empty text and `0`.
 fn is_exempt(request: &Request, conf: &MissLimitConf) -> bool {
-    let value = conf.exempt.and_then(|index| request.variable(index));
-    value.is_some_and(|value| !value.is_empty() && value != b"0")
+    conf.exempt.is_some_and(|index| request.is_true(index))
+}
+
+/// The limit for the codes of a Redis: each Redis has misses of its own.
+struct Limit<'r> {
+    conf: &'r MissLimitConf,
+    zone: MissZone,
+}
+
+impl Limit<'_> {
+    fn misses(&self) -> Option<MissTable<'static>> {
+        self.zone.misses(self.conf.limits)
+    }
 }
 
 #[inline]
-fn conf(request: &Request) -> Option<&MissLimitConf> {
-    request.main_settings::<Settings>()?.miss_limit.as_ref()
+fn limit(request: &Request, redis: RedisNumber) -> Option<Limit<'_>> {
+    let main = request.main_settings::<Settings>()?;
+    let conf = main.miss_limit.as_ref()?;
+    let zone = main.redis.get(redis.index())?.misses?;
+    Some(Limit { conf, zone })
 }
 
 /// The client's address, after nginx' own modules have put the right one in its place.

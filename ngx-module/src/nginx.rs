@@ -20,6 +20,7 @@ pub(crate) mod address;
 pub(crate) mod conf;
 pub(crate) mod connection;
 pub(crate) mod event;
+pub(crate) mod filter;
 pub(crate) mod identity;
 pub(crate) mod log;
 pub(crate) mod module;

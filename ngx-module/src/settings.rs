@@ -13,11 +13,12 @@ use resolver::{CacheSettings, VisitSettings};
 
 use crate::nginx::conf::Server;
 use crate::nginx::identity;
+use crate::nginx::request::RequestHandler;
 use crate::nginx::ssl::SslServer;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::certificates::ReadCertificates;
-use crate::settings::redis::RedisConf;
-use crate::settings::zones::{CounterZone, MissLimitConf};
+use crate::settings::redis::{Redis, RedisNumber};
+use crate::settings::zones::MissLimitConf;
 
 /// The module's settings, for nginx.
 pub(crate) struct Settings;
@@ -38,30 +39,26 @@ pub(crate) const DEFAULT_CACHE: CacheSettings = CacheSettings {
 /// The directives of the `http` block.
 #[derive(Debug)]
 pub(crate) struct MainConf {
-    /// `shortlink_redis`.
-    pub(crate) redis: Option<RedisConf>,
+    /// Each Redis that `shortlink_redis` defines or a location names; the one without a name is first.
+    pub(crate) redis: Vec<Redis>,
     /// `shortlink_check`, or its default.
     pub(crate) rules: CodeRules,
     /// `shortlink_cache`, or its default; `None` when it is off.
     pub(crate) cache: Option<CacheSettings>,
     /// `shortlink_miss_limit`; `None` when it is off.
     pub(crate) miss_limit: Option<MissLimitConf>,
-    /// `shortlink_visits`; `None` when it is off.
+    /// The settings of `shortlink_visits`; `None` where it is on nowhere.
     pub(crate) visits: Option<VisitsConf>,
-    /// The shared memory of the counters; `None` without `shortlink_redis`.
-    pub(crate) counters: Option<CounterZone>,
-    /// `shortlink_domains`.
-    pub(crate) domains: Option<Domains>,
-    /// The certificates that `shortlink_domains` names.
-    pub(crate) certificates: Option<ReadCertificates>,
-    /// Each server with `shortlink_certificates`.
-    pub(crate) secured: Vec<SslServer>,
+    /// Each `shortlink_domains`.
+    pub(crate) tables: Vec<DomainTable>,
+    /// The place of that of the `http` block, which servers have unless they have one of their own.
+    pub(crate) table: Option<usize>,
+    /// Each server with `shortlink_certificates`, and the place of its table.
+    pub(crate) secured: Vec<(SslServer, usize)>,
     /// `shortlink_languages`; none unless it is given.
     pub(crate) languages: Vec<Box<[u8]>>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: Option<VariableIndex>,
-    /// The fallbacks of all `shortlink_fallback`.
-    pub(crate) fallbacks: Vec<BoundedFallback>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -76,24 +73,45 @@ pub(crate) struct Given {
     pub(crate) check: bool,
     pub(crate) cache: bool,
     pub(crate) miss_limit: bool,
-    pub(crate) visits: bool,
+}
+
+impl MainConf {
+    /// The place of the Redis with a name, which it gets if it has none yet.
+    pub(crate) fn redis_number(&mut self, name: &str) -> RedisNumber {
+        let known = self.redis.iter().position(|redis| redis.name == name);
+        RedisNumber::new(known.unwrap_or_else(|| {
+            self.redis.push(Redis {
+                name: name.to_owned(),
+                ..Redis::default()
+            });
+            self.redis.len() - 1
+        }))
+    }
+
+    /// A Redis of the configuration.
+    pub(crate) fn redis_mut(&mut self, number: RedisNumber) -> Option<&mut Redis> {
+        self.redis.get_mut(number.index())
+    }
+
+    /// Each Redis that locations use.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &Redis> {
+        self.redis.iter().filter(|redis| redis.used_in.is_some())
+    }
 }
 
 impl Default for MainConf {
     fn default() -> Self {
         Self {
-            redis: None,
+            redis: vec![Redis::default()],
             rules: CodeRules::default(),
             cache: Some(DEFAULT_CACHE),
             miss_limit: None,
             visits: None,
-            counters: None,
-            domains: None,
-            certificates: None,
+            tables: Vec::new(),
+            table: None,
             secured: Vec::new(),
             languages: Vec::new(),
             code_variable: None,
-            fallbacks: Vec::new(),
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),
@@ -101,21 +119,49 @@ impl Default for MainConf {
     }
 }
 
+/// `shortlink_domains`.
+#[derive(Debug)]
+pub(crate) struct DomainTable {
+    pub(crate) domains: Domains,
+    /// The certificates that it names.
+    pub(crate) certificates: Option<ReadCertificates>,
+}
+
 /// The directives of a location.
 #[derive(Debug, Default)]
 pub(crate) struct LocationConf {
     /// True if the location has `shortlink`.
     pub(crate) is_enabled: bool,
+    /// The Redis of `shortlink`; of a server that of one of its locations, as a guess.
+    pub(crate) redis: RedisNumber,
+    /// The directive that answers the requests of the location.
+    pub(crate) content: Option<ContentConf>,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
+    /// `shortlink_visits`.
+    pub(crate) recording: Option<Recording>,
     /// `shortlink_visit_address`.
     pub(crate) visit_address: Option<VisitAddress>,
+    /// The place of its server's `shortlink_domains`.
+    pub(crate) table: Option<usize>,
+}
+
+/// A directive that answers the requests of a location.
+#[derive(Clone, Debug)]
+pub(crate) struct ContentConf {
+    pub(crate) directive: &'static str,
+    /// The function that nginx calls with the requests.
+    pub(crate) handler: RequestHandler,
+    /// The file with the directive, and its line, for messages.
+    pub(crate) file: String,
+    pub(crate) line: usize,
 }
 
 /// A location with `shortlink`, for the check of the whole.
 #[derive(Debug)]
 pub(crate) struct UsedLocation {
     pub(crate) server: Server,
+    pub(crate) redis: RedisNumber,
     pub(crate) fallback: Option<FallbackConf>,
 }
 
@@ -124,24 +170,27 @@ pub(crate) struct UsedLocation {
 pub(crate) struct FallbackConf {
     /// The named location, with the `@`.
     pub(crate) name: Box<[u8]>,
-    /// Its place among those of the configuration.
+    /// Its bounds.
+    pub(crate) limits: FallbackLimits,
+    /// Its place among those of the location's Redis.
     pub(crate) index: usize,
     /// The file with the directive, and its line, for messages.
     pub(crate) file: String,
     pub(crate) line: usize,
 }
 
-/// A fallback of the configuration; directives with the same name and limits share it.
-#[derive(Clone, Debug)]
-pub(crate) struct BoundedFallback {
-    /// The name of the location.
-    pub(crate) name: Box<[u8]>,
-    /// Its bounds.
-    pub(crate) limits: FallbackLimits,
+/// The requests of a location whose visits are recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Recording {
+    #[default]
+    None,
+    All,
+    /// Those whose variable is neither empty nor `0`.
+    If(VariableIndex),
 }
 
-/// `shortlink_visits on`.
-#[derive(Clone, Debug)]
+/// The parameters of `shortlink_visits on`.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VisitsConf {
     pub(crate) settings: VisitSettings,
     pub(crate) spool: Option<SpoolConf>,

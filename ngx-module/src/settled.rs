@@ -7,6 +7,7 @@ use resolver::{Answer, Completion, LookUp, MissReason, Source, Ticket};
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, Resumed, Token};
 use crate::settings::Settings;
+use crate::settings::redis::RedisNumber;
 use crate::worker;
 use crate::worker::edge::now;
 
@@ -124,18 +125,23 @@ pub(crate) enum LookedUp {
     NotKept,
 }
 
-/// Looks a code up on behalf of a request, which waits if that takes time; only in the cache unless `may_ask`.
+/// Looks a code up in a Redis on behalf of a request, which waits if that takes time; only in the cache unless `may_ask`.
 #[inline]
-pub(crate) fn look_up(code: &Code, request: &Request, may_ask: bool) -> LookedUp {
-    let looked_up = worker::with(|worker| {
+pub(crate) fn look_up(
+    redis: RedisNumber,
+    code: &Code,
+    request: &Request,
+    may_ask: bool,
+) -> LookedUp {
+    let looked_up = worker::with(redis, |backend| {
         let token = request.token();
-        match worker.edge.look_up_as(code, token, now(), may_ask) {
+        match backend.edge.look_up_as(code, token, now(), may_ask) {
             LookUp::Answered(answer, source) => {
                 LookedUp::Settled(Settled::copy(answer, source, request))
             }
             LookUp::Waiting(ticket) => {
-                worker.connections.post_flush();
-                worker.connections.set_timer_for_waiting(&mut worker.edge);
+                backend.connections.post_flush();
+                backend.connections.set_timer_for_waiting(&mut backend.edge);
                 LookedUp::Waiting(ticket)
             }
             LookUp::NotKept => LookedUp::NotKept,

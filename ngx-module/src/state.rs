@@ -12,7 +12,8 @@ use resolver::{Outcome, PathCode, Source, Ticket};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
-use crate::settings::{Settings, VisitAddress};
+use crate::settings::redis::RedisNumber;
+use crate::settings::{Recording, Settings, VisitAddress};
 use crate::worker::{self, Wait};
 
 /// The status that nginx logs when a client has left.
@@ -23,6 +24,8 @@ pub(crate) struct RequestState {
     /// Its outcome; `None` while Redis has not answered yet.
     pub(crate) outcome: Cell<Option<Outcome>>,
     pub(crate) source: Cell<Source>,
+    /// The Redis of the location with `shortlink`.
+    pub(crate) redis: RedisNumber,
     /// The code that the path names; `None` when it names none.
     pub(crate) code: Option<Code>,
     /// The target that was answered, in the request's pool.
@@ -39,8 +42,9 @@ pub(crate) struct RequestState {
     pub(crate) fallback: Cell<Option<Wait>>,
     /// The bad news that the fallback is to confirm.
     pub(crate) doubtful: Cell<Option<BadNews>>,
-    /// The part of the client's address for its visit, as the location with `shortlink` has it: the
-    /// fallback that answers may have another.
+    /// The recording of the visit, and the part of the client's address for it, as the location with `shortlink` has
+    /// them: the fallback that answers may have others.
+    pub(crate) recording: Recording,
     pub(crate) visit_address: VisitAddress,
     /// True if the fallback gave no answer, as `shortlink_unavailable` found.
     pub(crate) is_unavailable: Cell<bool>,
@@ -54,6 +58,7 @@ impl RequestState {
         request.attach(Self {
             outcome: Cell::new(None),
             source: Cell::new(Source::None),
+            redis: conf.map(|conf| conf.redis).unwrap_or_default(),
             code: path_code.map(|found| found.code),
             target: Cell::new(PoolText::EMPTY),
             ticket: Cell::new(None),
@@ -62,6 +67,7 @@ impl RequestState {
             is_free: Cell::new(false),
             fallback: Cell::new(None),
             doubtful: Cell::new(None),
+            recording: conf.and_then(|conf| conf.recording).unwrap_or_default(),
             visit_address: conf.and_then(|conf| conf.visit_address).unwrap_or_default(),
             is_unavailable: Cell::new(false),
         })
@@ -106,7 +112,7 @@ impl RequestState {
     /// Takes the request back from the edge, if it waits.
     pub(crate) fn stop_waiting(&self) {
         if let Some(ticket) = self.ticket.take() {
-            worker::cancel(ticket);
+            worker::cancel(self.redis, ticket);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `shortlink_status`: what the workers have counted, for Prometheus.
 
+use resolver::counters::render;
+
 use crate::nginx::process::is_alive;
 use crate::nginx::request::{Method, Request};
 use crate::nginx::status::Status;
 use crate::settings::Settings;
-use crate::worker::Worker;
+use crate::worker::backend::Backend;
 use crate::worker::edge::now;
 use crate::{respond, worker};
 
@@ -19,14 +21,15 @@ pub(crate) fn handle(request: &Request) -> Status {
         return status;
     }
     // This worker's numbers as they are now; the others' are a second old at most.
-    worker::with(Worker::measure);
-    let zone = request
-        .main_settings::<Settings>()
-        .and_then(|conf| conf.counters);
-    let Some(counters) = zone.and_then(|zone| zone.counters()) else {
+    worker::with_each(Backend::measure);
+    let Some(conf) = request.main_settings::<Settings>() else {
         return Status::INTERNAL_SERVER_ERROR;
     };
+    let all = conf.redis.iter();
+    let all: Vec<_> = all
+        .filter_map(|redis| Some((&*redis.name, redis.counters?.counters()?)))
+        .collect();
     let mut text = String::new();
-    counters.render(is_alive, now().unix, &mut text);
+    render(&all, is_alive, now().unix, &mut text);
     request.send_text(CONTENT_TYPE, &text)
 }

@@ -124,7 +124,9 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
     }
 }
 
-/// The table of domains.
+/// The table of domains of the request's server.
 fn domains_of(request: &Request) -> Option<&Domains> {
-    request.main_settings::<Settings>()?.domains.as_ref()
+    let table = request.location_settings::<Settings>()?.table?;
+    let tables = &request.main_settings::<Settings>()?.tables;
+    Some(&tables.get(table)?.domains)
 }

@@ -13,7 +13,7 @@ use crate::headers::Headers;
 use crate::nginx::process::unix_milliseconds;
 use crate::nginx::request::{Method, Request, Version};
 use crate::nginx::status::Status;
-use crate::settings::VisitAddress;
+use crate::settings::{Recording, VisitAddress};
 use crate::state::RequestState;
 use crate::worker;
 
@@ -23,6 +23,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
     if request.is_main()
         && let Some(state) = RequestState::find(request)
         && let Some(status) = status_of(request, state)
+        && is_recorded(request, state)
     {
         record(request, state, status);
     }
@@ -41,6 +42,15 @@ fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
         _ => return None,
     };
     matches!(status, 301..=303 | 307 | 308 | 410).then_some(status as u16)
+}
+
+/// Returns whether the location with `shortlink` has its visits recorded, and this one.
+fn is_recorded(request: &Request, state: &RequestState) -> bool {
+    match state.recording {
+        Recording::None => false,
+        Recording::All => true,
+        Recording::If(variable) => request.is_true(variable),
+    }
 }
 
 fn record(request: &Request, state: &RequestState, status: u16) {
@@ -93,5 +103,5 @@ fn record(request: &Request, state: &RequestState, status: u16) {
         purpose: headers.announced_purpose(),
         evidence,
     };
-    worker::with(|worker| worker.record_visit(event));
+    worker::with(state.redis, |backend| backend.record_visit(event));
 }

@@ -150,13 +150,23 @@ impl<'a> Counters<'a> {
             claimed.then_some((index, Some(new)))
         })
     }
+}
 
-    /// Appends the numbers in Prometheus' text format 0.0.4, which is served as
-    /// `text/plain; version=0.0.4`; always in the same order. Numbers that workers change
-    /// meanwhile are taken as they are found. `unix` is the time, in seconds since 1970.
-    pub fn render(&self, is_alive: impl Fn(u32) -> bool, unix: u64, out: &mut String) {
-        render::render(self.slots, is_alive, unix, out);
-    }
+/// Appends the numbers of each Redis, by its name, in Prometheus' text format 0.0.4, which is served
+/// as `text/plain; version=0.0.4`; always in the same order. Those of a Redis without a name have no
+/// label `redis`. Numbers that workers change meanwhile are taken as they are found. `unix` is the
+/// time, in seconds since 1970.
+pub fn render(
+    all: &[(&str, Counters<'_>)],
+    is_alive: impl Fn(u32) -> bool,
+    unix: u64,
+    out: &mut String,
+) {
+    let all: Vec<_> = all
+        .iter()
+        .map(|(name, counters)| render::Numbers::copy(name, counters.slots, &is_alive))
+        .collect();
+    render::render(&all, unix, out);
 }
 
 /// The visits that a slot's owner holds in memory: those that came in and did not go elsewhere.

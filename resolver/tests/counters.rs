@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
-use shortlink_resolver::counters::{Counter, Counters, Gauge, Outcome, Source, WORDS};
+use shortlink_resolver::counters::{Counter, Counters, Gauge, Outcome, Source, WORDS, render};
 
 /// The metrics after one worker has counted a little; `UPDATE_GOLDEN=1` writes them anew.
 const GOLDEN: &str = include_str!("golden/metrics.txt");
@@ -19,7 +19,7 @@ fn over(words: &[AtomicU64]) -> Counters<'_> {
 
 fn text(counters: &Counters<'_>, is_alive: impl Fn(u32) -> bool) -> String {
     let mut out = String::new();
-    counters.render(is_alive, 1_780_000_000, &mut out);
+    render(&[("", *counters)], is_alive, 1_780_000_000, &mut out);
     check_format(&out);
     out
 }

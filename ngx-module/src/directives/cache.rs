@@ -3,7 +3,7 @@
 use resolver::CacheSettings;
 use resolver::cache::Cache;
 
-use crate::directives::words::{Set, read_size, read_time, shown};
+use crate::directives::words::{Set, read_size, read_time, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::settings::{DEFAULT_CACHE, Settings};
 
@@ -41,6 +41,7 @@ fn read(words: &[&[u8]]) -> Result<Option<CacheSettings>, String> {
         )?,
         ..DEFAULT_CACHE
     };
+    refuse_twice("shortlink_cache", parameters)?;
     for parameter in parameters {
         if let Some(value) = parameter.strip_prefix(b"stale=") {
             settings.stale_for = read_time("stale", value, 0, LONGEST_TIME)?;

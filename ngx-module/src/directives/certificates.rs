@@ -68,7 +68,10 @@ fn missing(paths: [&str; 2]) -> Option<&str> {
 /// for.
 pub(crate) fn set(conf: &mut Conf) -> Set {
     let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    let Some(read) = &main.certificates else {
+    let own = conf.location::<Settings>().and_then(|level| level.table);
+    let table = own.or(main.table);
+    let read = table.and_then(|table| main.tables.get(table)?.certificates.as_ref());
+    let (Some(table), Some(read)) = (table, read) else {
         return Err(
             "\"shortlink_certificates\" needs \"shortlink_domains\" before it, with the lines \
              \"certificate\" and \"certificate_key\""
@@ -81,20 +84,21 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
         );
     };
     let server = conf.ssl_server().ok_or("there is no server")?;
-    if main.secured.contains(&server) {
+    if main.secured.iter().any(|(secured, _)| *secured == server) {
         return Err("\"shortlink_certificates\" is given twice in this server".to_owned());
     }
     server.default_to(conf, &file, &key_file)?;
     if let Some(main) = conf.main_mut::<Settings>() {
-        main.secured.push(server);
+        main.secured.push((server, table));
     }
     Ok(())
 }
 
 /// Has all servers with `shortlink_certificates` choose, once their contexts are there.
 pub(crate) fn serve(main: &MainConf) {
-    if let Some(read) = &main.certificates {
-        for server in &main.secured {
+    for (server, table) in &main.secured {
+        let table = main.tables.get(*table);
+        if let Some(read) = table.and_then(|table| table.certificates.as_ref()) {
             // SAFETY: the certificates are in the configuration as the server is.
             unsafe { server.choose_by(&*read.certificates) };
         }

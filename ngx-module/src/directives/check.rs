@@ -4,7 +4,7 @@ use std::fs;
 
 use resolver::vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules};
 
-use crate::directives::words::{Set, shown};
+use crate::directives::words::{Set, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::settings::Settings;
 
@@ -27,6 +27,7 @@ fn read(conf: &Conf) -> Result<CodeRules, String> {
     let (method, parameters) = words[1..].split_first().ok_or("a method is missing")?;
     let mut rules = CodeRules::default();
     let mut keys = None;
+    refuse_twice("shortlink_check", parameters)?;
     for parameter in parameters {
         if let Some(value) = parameter.strip_prefix(b"body=") {
             rules.bodies = BodyLengths::parse(value).ok_or_else(|| {

@@ -7,21 +7,34 @@ use resolver::vocabulary::domains::Domains;
 use crate::directives::certificates;
 use crate::directives::words::Set;
 use crate::nginx::conf::{Conf, Refused};
-use crate::settings::Settings;
+use crate::settings::{DomainTable, Settings};
 
 /// `shortlink_domains`
 pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
-    let main = conf.main::<Settings>();
-    if main.is_some_and(|main| main.domains.is_some()) {
-        return Err("\"shortlink_domains\" is given twice".to_owned().into());
+    let level = conf.location::<Settings>();
+    if level.is_some_and(|level| level.table.is_some()) {
+        return Err("\"shortlink_domains\" is given twice here"
+            .to_owned()
+            .into());
     }
     let mut domains = Domains::default();
     conf.read_block(&mut domains, |conf, domains| add(conf, domains))?;
     domains.finish().map_err(|error| error.to_string())?;
     let certificates = certificates::read(conf, &domains)?;
-    if let Some(main) = conf.main_mut::<Settings>() {
-        main.domains = Some(domains);
-        main.certificates = certificates;
+    let is_in_http = conf.is_in_http();
+    let Some(main) = conf.main_mut::<Settings>() else {
+        return Ok(());
+    };
+    let table = main.tables.len();
+    main.tables.push(DomainTable {
+        domains,
+        certificates,
+    });
+    if is_in_http {
+        main.table = Some(table);
+    }
+    if let Some(level) = conf.location_mut::<Settings>() {
+        level.table = Some(table);
     }
     Ok(())
 }

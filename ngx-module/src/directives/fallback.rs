@@ -3,9 +3,9 @@
 use resolver::fallback::FallbackLimits;
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, shown};
+use crate::directives::words::{Set, refuse_twice, shown};
 use crate::nginx::conf::Conf;
-use crate::settings::{BoundedFallback, FallbackConf, MainConf, Settings};
+use crate::settings::{FallbackConf, Settings};
 
 /// `shortlink_fallback`
 pub(crate) fn set(conf: &mut Conf) -> Set {
@@ -15,12 +15,11 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
     }
     let (name, limits) = read(&conf.words()[1..])?;
     let (file, line) = conf.place();
-    let main = conf
-        .main_mut::<Settings>()
-        .ok_or("there is no http block")?;
     let fallback = FallbackConf {
-        index: index_of(main, &name, limits),
         name,
+        limits,
+        // Only locations have a Redis.
+        index: 0,
         file,
         line,
     };
@@ -41,19 +40,9 @@ fn read(words: &[&[u8]]) -> Result<(Box<[u8]>, FallbackLimits), String> {
     Ok((name.into(), read_limits(parameters)?))
 }
 
-/// The place of a fallback among those of the configuration.
-fn index_of(main: &mut MainConf, name: &[u8], limits: FallbackLimits) -> usize {
-    let is_same = |other: &BoundedFallback| *other.name == *name && other.limits == limits;
-    let known = main.fallbacks.iter().position(is_same);
-    known.unwrap_or_else(|| {
-        let name = name.into();
-        main.fallbacks.push(BoundedFallback { name, limits });
-        main.fallbacks.len() - 1
-    })
-}
-
 fn read_limits(words: &[&[u8]]) -> Result<FallbackLimits, String> {
     let mut limits = FallbackLimits::default();
+    refuse_twice("shortlink_fallback", words)?;
     for word in words {
         if let Some(value) = word.strip_prefix(b"max_waiting=") {
             let percent = value.strip_suffix(b"%").and_then(parse_decimal);

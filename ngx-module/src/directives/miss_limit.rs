@@ -3,11 +3,13 @@
 use resolver::limit::{Limits, MissLimit, Rate};
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, read_size, shown};
+use crate::directives::words::{
+    Set, read_size, read_variable, refuse_twice, shown, variable_index,
+};
 use crate::nginx::conf::Conf;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::Settings;
-use crate::settings::zones::{MissLimitConf, MissZone};
+use crate::settings::zones::MissLimitConf;
 
 /// The least and most bytes that it takes.
 const LEAST_BYTES: usize = 64 << 10;
@@ -38,9 +40,9 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
         Some(read) => Some(MissLimitConf {
             limits: read.limits,
             is_strict: read.is_strict,
-            zone: MissZone::add(conf, read.bytes)?,
+            bytes: read.bytes,
             exempt: read.exempt,
-            upstream_status: index_of(conf, b"upstream_status")?,
+            upstream_status: variable_index(conf, b"upstream_status")?,
         }),
     };
     if let Some(main) = conf.main_mut::<Settings>() {
@@ -56,9 +58,13 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
     if words[1..] == [b"off"] {
         return Ok(None);
     }
+    if words.contains(&&b"off"[..]) {
+        return Err("\"shortlink_miss_limit off\" takes no parameters".to_owned());
+    }
     let (mut rate, mut burst, mut bytes) = (None, DEFAULT_BURST, DEFAULT_BYTES);
     let (mut network_rate, mut network_burst) = (None, None);
     let (mut is_strict, mut exempt) = (false, None);
+    refuse_twice("shortlink_miss_limit", &words[1..])?;
     for word in &words[1..] {
         if let Some(value) = word.strip_prefix(b"rate=") {
             rate = Some(read_rate("rate", value)?);
@@ -71,20 +77,13 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
         } else if let Some(value) = word.strip_prefix(b"size=") {
             bytes = read_size("size", value, LEAST_BYTES, MOST_BYTES)?;
         } else if let Some(value) = word.strip_prefix(b"exempt=") {
-            let name = value.strip_prefix(b"$").filter(|name| is_name(name));
-            let name = name.ok_or_else(|| {
-                format!(
-                    "\"{}\" is not one variable, such as exempt=$trusted",
-                    shown(word)
-                )
-            })?;
-            exempt = Some(index_of(conf, name)?);
+            exempt = Some(read_variable(conf, "exempt", value)?);
         } else if *word == b"strict" {
             is_strict = true;
         } else {
             return Err(format!(
-                "unknown parameter \"{}\" of \"shortlink_miss_limit\": allowed are off, rate=, \
-                 burst=, network_rate=, network_burst=, size=, exempt= and strict",
+                "unknown parameter \"{}\" of \"shortlink_miss_limit\": allowed are rate=, burst=, \
+                 network_rate=, network_burst=, size=, exempt= and strict",
                 shown(word)
             ));
         }
@@ -145,16 +144,4 @@ fn limit(name: &str, rate: Rate, burst: u32) -> Result<MissLimit, String> {
             rate.most_burst()
         )
     })
-}
-
-/// Returns whether a text can be the name of a variable.
-fn is_name(text: &[u8]) -> bool {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    !text.is_empty() && text.iter().all(is_part)
-}
-
-/// The index of a variable; nginx refuses the configuration when there is none of that name.
-fn index_of(conf: &Conf, name: &[u8]) -> Result<VariableIndex, String> {
-    let index = conf.variable_index(name);
-    index.ok_or_else(|| format!("the variable \"${}\" can't be used", shown(name)))
 }

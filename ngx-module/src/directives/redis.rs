@@ -7,12 +7,13 @@ use resolver::vocabulary::KeyPrefix;
 use resolver::vocabulary::number::parse_decimal;
 use resolver::{Address, Credentials, Endpoint, NodeSettings, TopologySettings, Tracking};
 
+use crate::directives::named;
 use crate::directives::tls::TlsLines;
 use crate::directives::words::{Set, read_time, shown};
 use crate::nginx::address::SocketAddress;
 use crate::nginx::conf::{Conf, Refused};
-use crate::settings::Settings;
 use crate::settings::redis::RedisConf;
+use crate::settings::{MainConf, Settings};
 
 /// The ports of servers and sentinels that are given without one.
 const DEFAULT_PORT: u16 = 6379;
@@ -43,15 +44,21 @@ struct Block {
 
 /// `shortlink_redis`
 pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
-    let main = conf.main::<Settings>();
-    if main.is_some_and(|main| main.redis.is_some()) {
-        return Err("\"shortlink_redis\" is given twice".to_owned().into());
+    let (number, name) = named::read(conf)?;
+    let is_given = |main: &mut MainConf| main.redis_mut(number).is_some_and(|it| it.conf.is_some());
+    if conf.main_mut::<Settings>().is_some_and(is_given) {
+        return Err(format!(
+            "\"{}\" is given twice",
+            named::words("shortlink_redis", &name)
+        )
+        .into());
     }
     let mut block = Block::default();
     conf.read_block(&mut block, |conf, block| block.read_line(conf))?;
-    let redis = block.finish(conf)?;
-    if let Some(main) = conf.main_mut::<Settings>() {
-        main.redis = Some(redis);
+    let read = block.finish(conf)?;
+    let main = conf.main_mut::<Settings>();
+    if let Some(redis) = main.and_then(|main| main.redis_mut(number)) {
+        redis.conf = Some(read);
     }
     Ok(())
 }
@@ -65,6 +72,16 @@ impl Block {
                 "\"{}\" is given twice in \"shortlink_redis\"",
                 shown(key)
             ));
+        }
+        let other = match key {
+            b"password" => "password_file",
+            b"password_file" => "password",
+            b"sentinel_password" => "sentinel_password_file",
+            b"sentinel_password_file" => "sentinel_password",
+            _ => "",
+        };
+        if self.given.iter().any(|given| given == other.as_bytes()) {
+            return Err(format!("\"{}\" does not go with \"{other}\"", shown(key)));
         }
         self.given.push(key.to_vec());
         match key {

@@ -1,13 +1,13 @@
-//! `shortlink_visits`: whether followed links are recorded, and how.
+//! `shortlink_visits`: which followed links are recorded, and how.
 
 use std::path::PathBuf;
 
 use resolver::VisitSettings;
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{Set, read_size, read_time, shown};
+use crate::directives::words::{Set, read_size, read_time, read_variable, refuse_twice, shown};
 use crate::nginx::conf::Conf;
-use crate::settings::{Settings, SpoolConf, VisitsConf};
+use crate::settings::{Recording, Settings, SpoolConf, VisitsConf};
 
 /// The most bytes that the files may take unless it is set.
 const DEFAULT_SPOOL_SIZE: usize = 1 << 30;
@@ -17,40 +17,15 @@ const SPOOL_SIZES: (usize, usize) = (1 << 20, 1 << 40);
 
 /// `shortlink_visits`
 pub(crate) fn set(conf: &mut Conf) -> Set {
-    let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    if main.given.visits {
-        return Err("\"shortlink_visits\" is given twice".to_owned());
+    let location = conf.location::<Settings>().ok_or("there is no location")?;
+    if location.recording.is_some() {
+        return Err("\"shortlink_visits\" is given twice here".to_owned());
     }
-    let read = read(&conf.words()[1..])?;
-    let visits = match read {
-        None => None,
-        Some((settings, None)) => Some(VisitsConf {
-            settings,
-            spool: None,
-        }),
-        Some((settings, Some((directory, size)))) => Some(VisitsConf {
-            settings,
-            spool: Some(SpoolConf {
-                directory: add_directory(conf, &directory)?,
-                size,
-            }),
-        }),
-    };
-    if let Some(main) = conf.main_mut::<Settings>() {
-        main.given.visits = true;
-        main.visits = visits;
-    }
-    Ok(())
-}
-
-/// The settings, and the directory of the files with its size; `None` when it is off.
-type Read = Option<(VisitSettings, Option<(Vec<u8>, u64)>)>;
-
-fn read(words: &[&[u8]]) -> Result<Read, String> {
-    let (&switch, parameters) = words.split_first().ok_or("on or off is missing")?;
-    match switch {
-        b"on" => {}
-        b"off" if parameters.is_empty() => return Ok(None),
+    let words = conf.words();
+    let (&switch, parameters) = words[1..].split_first().ok_or("on or off is missing")?;
+    let recording = match switch {
+        b"on" => read_condition(conf, parameters)?,
+        b"off" if parameters.is_empty() => Recording::None,
         b"off" => return Err("\"shortlink_visits off\" takes no parameters".to_owned()),
         _ => {
             return Err(format!(
@@ -58,7 +33,56 @@ fn read(words: &[&[u8]]) -> Result<Read, String> {
                 shown(switch)
             ));
         }
+    };
+    let parameters: Vec<&[u8]> = parameters
+        .iter()
+        .copied()
+        .filter(|parameter| !parameter.starts_with(IF))
+        .collect();
+    if let Some(parameter) = parameters.first()
+        && !conf.is_http_block()
+    {
+        return Err(format!(
+            "parameter \"{}\" of \"shortlink_visits\" is for the http block: in a server or \
+             location, only if= is allowed",
+            shown(parameter)
+        ));
     }
+    if switch == b"on" && conf.is_http_block() {
+        let (settings, spool) = read(&parameters)?;
+        let spool = match spool {
+            None => None,
+            Some((directory, size)) => Some(SpoolConf {
+                directory: add_directory(conf, &directory)?,
+                size,
+            }),
+        };
+        if let Some(main) = conf.main_mut::<Settings>() {
+            main.visits = Some(VisitsConf { settings, spool });
+        }
+    }
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.recording = Some(recording);
+    }
+    Ok(())
+}
+
+/// The beginning of the parameter with a condition.
+const IF: &[u8] = b"if=";
+
+fn read_condition(conf: &Conf, parameters: &[&[u8]]) -> Result<Recording, String> {
+    refuse_twice("shortlink_visits", parameters)?;
+    let value = parameters.iter().find_map(|it| it.strip_prefix(IF));
+    Ok(match value {
+        None => Recording::All,
+        Some(value) => Recording::If(read_variable(conf, "if", value)?),
+    })
+}
+
+/// The settings, and the directory of the files with its size.
+type Read = (VisitSettings, Option<(Vec<u8>, u64)>);
+
+fn read(parameters: &[&[u8]]) -> Result<Read, String> {
     let mut settings = VisitSettings::default();
     let (mut directory, mut spool_size) = (None, None);
     for parameter in parameters {
@@ -84,8 +108,8 @@ fn read(words: &[&[u8]]) -> Result<Read, String> {
             directory = Some(value);
         } else {
             return Err(format!(
-                "unknown parameter \"{}\" of \"shortlink_visits\": allowed are batch=, bytes=, \
-                 interval=, buffer=, spool=, spool_size= and streams=",
+                "unknown parameter \"{}\" of \"shortlink_visits\": allowed are if=, batch=, \
+                 bytes=, interval=, buffer=, spool=, spool_size= and streams=",
                 shown(parameter)
             ));
         }
@@ -104,7 +128,7 @@ fn read(words: &[&[u8]]) -> Result<Read, String> {
             Some((directory.to_vec(), size))
         }
     };
-    Ok(Some((settings, spool)))
+    Ok((settings, spool))
 }
 
 fn read_number(name: &str, value: &[u8], most: u64) -> Result<u32, String> {

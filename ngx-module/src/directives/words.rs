@@ -2,7 +2,8 @@
 
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::nginx::conf::parse_size;
+use crate::nginx::conf::{Conf, parse_size};
+use crate::nginx::variable::VariableIndex;
 
 /// The result of a directive's function.
 pub(crate) type Set = Result<(), String>;
@@ -46,6 +47,45 @@ pub(crate) fn read_size(
                 most >> 20
             )
         })
+}
+
+/// Reads one variable, such as `$trusted`.
+pub(crate) fn read_variable(
+    conf: &Conf,
+    name: &str,
+    value: &[u8],
+) -> Result<VariableIndex, String> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let is_name = |text: &&[u8]| !text.is_empty() && text.iter().all(is_part);
+    match value.strip_prefix(b"$").filter(is_name) {
+        Some(variable) => variable_index(conf, variable),
+        None => Err(format!(
+            "\"{name}={}\" is not one variable, such as {name}=$trusted",
+            shown(value)
+        )),
+    }
+}
+
+/// The index of a variable; nginx refuses the configuration when there is none of that name.
+pub(crate) fn variable_index(conf: &Conf, name: &[u8]) -> Result<VariableIndex, String> {
+    let index = conf.variable_index(name);
+    index.ok_or_else(|| format!("the variable \"${}\" can't be used", shown(name)))
+}
+
+/// Refuses a parameter that stands twice among those of a directive: `name=value`, or a word.
+pub(crate) fn refuse_twice(directive: &str, parameters: &[&[u8]]) -> Set {
+    let names: Vec<&[u8]> = parameters
+        .iter()
+        .filter_map(|parameter| parameter.split(|&byte| byte == b'=').next())
+        .collect();
+    let is_repeated = |(place, name): &(usize, &&[u8])| names[..*place].contains(name);
+    match names.iter().enumerate().find(is_repeated) {
+        None => Ok(()),
+        Some((_, name)) => Err(format!(
+            "parameter \"{}\" of \"{directive}\" is given twice",
+            shown(name)
+        )),
+    }
 }
 
 /// Shows a word in a message.

@@ -10,17 +10,18 @@ use std::os::unix::ffi::OsStrExt;
 
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 pub(crate) use ngx::ffi::{
-    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF,
-    NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, ngx_command_t as Directive,
+    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_HTTP_LIF_CONF,
+    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, ngx_command_t as Directive,
 };
 use ngx::ffi::{
     NGX_LOG_EMERG, NGX_LOG_WARN, NGX_OK, ngx_add_path, ngx_array_push, ngx_command_t,
-    ngx_conf_full_name, ngx_conf_parse, ngx_conf_t, ngx_http_conf_ctx_t, ngx_http_core_loc_conf_t,
-    ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t, ngx_http_handler_pt,
+    ngx_conf_full_name, ngx_conf_include, ngx_conf_parse, ngx_conf_t, ngx_http_conf_ctx_t,
+    ngx_http_core_loc_conf_t, ngx_http_core_main_conf_t, ngx_http_core_module,
+    ngx_http_core_srv_conf_t, ngx_http_handler_pt,
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
     ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_upstream_conf_t,
-    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t,
+    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::ngx_conf_log_error;
 
@@ -156,6 +157,12 @@ impl Conf {
         words.iter().map(ngx_str_t::as_bytes).collect()
     }
 
+    /// Returns whether the directive stands in the `http` block itself, not in a server or location.
+    pub(crate) fn is_http_block(&self) -> bool {
+        // SAFETY: the configuration is valid.
+        unsafe { (*self.raw()).cmd_type == NGX_HTTP_MAIN_CONF as ngx_uint_t }
+    }
+
     /// The file and the line of the directive.
     pub(crate) fn place(&self) -> (String, usize) {
         // SAFETY: a configuration that is read has a file.
@@ -163,6 +170,12 @@ impl Conf {
             let file = (*self.raw()).conf_file;
             ((*file).file.name.to_string(), (*file).line)
         }
+    }
+
+    /// Returns whether the directive stands in the `http` block itself.
+    pub(crate) fn is_in_http(&self) -> bool {
+        // SAFETY: the configuration is valid.
+        unsafe { (*self.raw()).cmd_type == NGX_HTTP_MAIN_CONF as ngx_uint_t }
     }
 
     /// Reads a block, each of whose lines is handed to `line` with `block`.
@@ -255,11 +268,30 @@ unsafe extern "C" fn read_line<B>(
     _command: *mut ngx_command_t,
     lines: *mut c_void,
 ) -> *mut c_char {
+    // SAFETY: the parser calls this with a valid configuration.
+    let is_include = unsafe { Conf::of(cf) }.words().first() == Some(&&b"include"[..]);
     // SAFETY: `read_block` hands these to the parser, which calls this while it waits: nothing else refers to
     // them or to the configuration.
     unsafe {
+        if is_include {
+            return include(cf, lines);
+        }
         let lines = &mut *lines.cast::<Lines<'_, B>>();
         Conf::set(cf, |conf| (lines.line)(conf, lines.block))
+    }
+}
+
+/// Reads the files of `include`, whose lines nginx hands to the function of the block.
+///
+/// # Safety
+/// As nginx calls the function of a line.
+unsafe fn include(cf: *mut ngx_conf_t, lines: *mut c_void) -> *mut c_char {
+    // SAFETY: as this function's own. nginx' function reads the second word, and passes on the rest.
+    unsafe {
+        match Conf::of(cf).words().len() {
+            2 => ngx_conf_include(cf, ptr::null_mut(), lines),
+            _ => Conf::set(cf, |_| Err("\"include\" takes one file".to_owned())),
+        }
     }
 }
 
@@ -327,6 +359,21 @@ impl Conf {
         }
     }
 
+    /// The module's configuration that a request of a server has until its location is found.
+    pub(crate) fn server_location_mut<S: Settings>(
+        &mut self,
+        server: Server,
+    ) -> Option<&mut S::Location> {
+        // SAFETY: servers live as long as the configuration, and have configurations for all modules; the other
+        // reference to this one would borrow this.
+        unsafe {
+            let context = server.0.as_ref().ctx.as_ref()?;
+            (*context.loc_conf.add(identity::number()))
+                .cast::<S::Location>()
+                .as_mut()
+        }
+    }
+
     /// Sets the handler of the location.
     pub(crate) fn set_handler(&mut self, handler: RequestHandler) {
         // SAFETY: the location's configuration is valid.
@@ -337,6 +384,13 @@ impl Conf {
     pub(crate) fn has_handler(&self) -> bool {
         // SAFETY: the location's configuration is valid.
         unsafe { (*self.core_location()).handler.is_some() }
+    }
+
+    /// Returns whether the location has this handler.
+    pub(crate) fn has_this_handler(&self, handler: RequestHandler) -> bool {
+        // SAFETY: the location's configuration is valid.
+        let set = unsafe { (*self.core_location()).handler };
+        set.is_some_and(|set| ptr::fn_addr_eq(set, handler.0))
     }
 
     /// Returns whether the location is a `limit_except` block.

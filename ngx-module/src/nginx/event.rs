@@ -1,6 +1,7 @@
 //! Events of the module's own: work for the end of a turn of nginx' loop, and timers.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::mem;
 
 use ngx::ffi::{
@@ -23,17 +24,27 @@ impl EventHandler {
     }
 }
 
-/// The handler of an [`Event`] that calls a function `fn()`.
+/// The handler of an [`Event`] that calls a function `fn(usize)` with the event's number.
 macro_rules! event_handler {
     ($function:path) => {{
-        unsafe extern "C" fn call(_event: *mut ngx::ffi::ngx_event_t) {
-            $function();
+        unsafe extern "C" fn call(event: *mut ngx::ffi::ngx_event_t) {
+            // SAFETY: nginx calls this with the event.
+            $function(unsafe { $crate::nginx::event::number_of(event) });
         }
-        // SAFETY: the function does not look at the event.
+        // SAFETY: the data of every event is a connection.
         unsafe { $crate::nginx::event::EventHandler::new(call) }
     }};
 }
 pub(crate) use event_handler;
+
+/// The number that an event was made with.
+///
+/// # Safety
+/// The event must be one of [`Event::new`].
+pub(crate) unsafe fn number_of(event: *mut ngx_event_t) -> usize {
+    // SAFETY: as this function's own: the event and its connection live as long as the process.
+    unsafe { (*(*event).data.cast::<ngx_connection_t>()).data as usize }
+}
 
 /// The structures that nginx keeps pointers to while an event is posted or armed. They are never borrowed mutably.
 struct Parts {
@@ -46,8 +57,8 @@ struct Parts {
 pub(crate) struct Event(&'static Parts);
 
 impl Event {
-    /// Makes one.
-    pub(crate) fn new(handler: EventHandler, log: Log) -> Self {
+    /// Makes one with a number for its handler.
+    pub(crate) fn new(handler: EventHandler, number: usize, log: Log) -> Self {
         // SAFETY: all zeros is a valid value of these structures: nginx itself makes them so.
         let (mut event, mut connection) = unsafe {
             (
@@ -56,6 +67,7 @@ impl Event {
             )
         };
         connection.fd = -1;
+        connection.data = number as *mut c_void;
         event.log = log.as_ptr();
         event.handler = Some(handler.0);
         let parts: &Parts = Box::leak(Box::new(Parts {

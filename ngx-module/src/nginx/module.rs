@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use ngx::core::NGX_CONF_OK;
 use ngx::ffi::{
     NGX_ERROR, NGX_HTTP_MODULE, NGX_OK, ngx_command_t, ngx_conf_t, ngx_cycle_t,
     ngx_http_conf_ctx_t, ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_http_module_t,
@@ -33,7 +32,13 @@ pub(crate) trait Module {
     fn after(conf: &mut Conf) -> Result<(), Refused>;
 
     /// Takes over what the configuration's location does not say itself.
-    fn merge(conf: &mut Conf, outer: &<Self::Settings as Settings>::Location);
+    ///
+    /// # Errors
+    /// The reason for the log.
+    fn merge(
+        conf: &mut Conf,
+        outer: &<Self::Settings as Settings>::Location,
+    ) -> Result<(), Refused>;
 }
 
 /// The module's functions for nginx' HTTP.
@@ -92,8 +97,7 @@ unsafe extern "C" fn merge<M: Module>(
 ) -> *mut c_char {
     // SAFETY: nginx calls this with a valid configuration, whose location is the inner one, and with what `create`
     // made for the outer one.
-    unsafe { M::merge(Conf::of(cf), &*outer.cast()) };
-    NGX_CONF_OK
+    unsafe { Conf::set(cf, |conf| M::merge(conf, &*outer.cast())) }
 }
 
 /// The functions that nginx calls in each worker before it handles events, and when its loop has ended:

@@ -11,7 +11,7 @@ use ngx::ffi::{
 
 /// A value of the worker's own, which is made when the worker starts and lives as long as it.
 pub(crate) struct Local<T> {
-    value: UnsafeCell<Option<Box<T>>>,
+    value: UnsafeCell<Option<T>>,
     is_lent: Cell<bool>,
 }
 
@@ -32,7 +32,7 @@ impl<T> Local<T> {
         debug_assert!(!self.is_lent.get());
         if !self.is_lent.get() {
             // SAFETY: the value is not lent, so there is no reference to it.
-            unsafe { (*self.value.get()).get_or_insert(Box::new(value)) };
+            unsafe { (*self.value.get()).get_or_insert(value) };
         }
     }
 
@@ -46,7 +46,7 @@ impl<T> Local<T> {
         }
         // SAFETY: the flag says that there is no other reference to the value, and stays set until this one
         // is gone.
-        let value = unsafe { (*self.value.get()).as_deref_mut() };
+        let value = unsafe { (*self.value.get()).as_mut() };
         let result = value.map(work);
         self.is_lent.set(false);
         result

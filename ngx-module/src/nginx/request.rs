@@ -44,7 +44,7 @@ pub(crate) enum Version {
 }
 
 /// A function that nginx calls with a request; made by [`request_handler`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestHandler(
     pub(super) unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t,
 );

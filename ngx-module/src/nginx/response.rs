@@ -11,6 +11,18 @@ use crate::nginx::pool::{PoolText, static_text};
 use crate::nginx::request::Request;
 use crate::nginx::status::Status;
 
+/// The module's `Cache-Control`. Its address distinguishes it from the same text of others.
+static NO_STORE: &str = "no-store";
+
+/// Returns whether a header has the value that the module has given it.
+///
+/// # Safety
+/// The header must be in the list of a request.
+unsafe fn is_of_module(header: *const ngx_table_elt_t) -> bool {
+    // SAFETY: as this function's own.
+    ptr::eq(unsafe { (*header).value.data }, NO_STORE.as_ptr())
+}
+
 /// A static name of a header, with the same in lower case.
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderName(&'static str, &'static str);
@@ -40,22 +52,20 @@ impl Request {
         Some(())
     }
 
-    /// Forbids to store the answer, also one that was prepared before and became another one by `error_page`;
-    /// `None` when there is no memory.
+    /// Forbids to store the answer, also one that was prepared before and became another one by `error_page`, unless
+    /// another module has said something else; `None` when there is no memory.
     pub(crate) fn forbid_storing(&self) -> Option<()> {
-        let value = static_text("no-store");
-        let header = match self.cache_control() {
-            Some(header) => header,
-            None => {
-                let header = self.push_header(HeaderName::CACHE_CONTROL, value)?;
-                self.register_cache_control(header)?;
-                header
-            }
+        let value = static_text(NO_STORE);
+        let Some(header) = self.cache_control() else {
+            let header = self.push_header(HeaderName::CACHE_CONTROL, value)?;
+            return self.register_cache_control(header);
         };
         // SAFETY: the header is in the request's list.
         unsafe {
-            (*header).hash = 1;
-            (*header).value = value;
+            if (*header).hash == 0 || is_of_module(header) {
+                (*header).hash = 1;
+                (*header).value = value;
+            }
         }
         Some(())
     }
@@ -64,8 +74,47 @@ impl Request {
     pub(crate) fn allow_storing(&self) {
         if let Some(header) = self.cache_control() {
             // SAFETY: the header is in the request's list; one without a hash is not sent.
-            unsafe { (*header).hash = 0 };
+            unsafe {
+                if is_of_module(header) {
+                    (*header).hash = 0;
+                }
+            }
         }
+    }
+
+    /// Leaves out what [`Request::forbid_storing`] has prepared if the answer has another `Cache-Control`.
+    pub(super) fn yield_caching(&self) {
+        let Some(own) = self.cache_control() else {
+            return;
+        };
+        let is_other = |header: *mut ngx_table_elt_t| {
+            // SAFETY: the header is in the request's list.
+            let header = unsafe { (!ptr::eq(header, own)).then(|| &*header) };
+            header.is_some_and(|header| {
+                let name = header.key.as_bytes();
+                header.hash != 0
+                    && name.eq_ignore_ascii_case(HeaderName::CACHE_CONTROL.0.as_bytes())
+            })
+        };
+        // SAFETY: the header is in the request's list.
+        unsafe {
+            if is_of_module(own) && self.sent_headers().any(is_other) {
+                (*own).hash = 0;
+            }
+        }
+    }
+
+    /// The headers of the answer.
+    fn sent_headers(&self) -> impl Iterator<Item = *mut ngx_table_elt_t> {
+        // SAFETY: nginx keeps the headers in a list of arrays, which live as long as the request.
+        let parts = unsafe {
+            let first = &raw const (*self.raw()).headers_out.headers.part;
+            std::iter::successors(first.as_ref(), |part| part.next.as_ref())
+        };
+        parts.flat_map(|part| {
+            let first = part.elts.cast::<ngx_table_elt_t>();
+            (0..part.nelts).map(move |place| first.wrapping_add(place))
+        })
     }
 
     /// Sends the headers of an answer without a body.

@@ -9,101 +9,33 @@
 //! moved those that it does. The structures lie between margins of zeros: a read or write at another place stays within
 //! memory of this test. The checks take microseconds and run each time a configuration is read. Each relies on the
 //! fields that those before it have proved.
+//!
+//! Not covered are the configurations of locations and servers, of TLS and upstreams, and what the module gives to
+//! nginx or gets from it while it runs: `ngx_resolver_t` and its results, `ngx_ssl_t`, `ngx_ssl_connection_t`,
+//! `ngx_url_t`, `ngx_path_t`, `ngx_shm_zone_t`, `ngx_pool_t`, `ngx_pool_cleanup_t`, `ngx_http_cleanup_t`, `ngx_time_t`,
+//! the lists of headers (`ngx_list_t`, `ngx_table_elt_t`), `headers_out` but for `cache_control`, and the phases. For
+//! these there is only the comparison with the headers at hand, and nginx' own of versions and options.
+
+pub(crate) mod padded;
+pub(crate) mod requests;
 
 use std::ffi::c_void;
-use std::mem::{self, MaybeUninit, offset_of};
+use std::mem::{self, offset_of};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ngx::ffi::*;
 
 use crate::nginx::conf::Conf;
 use crate::nginx::identity::address;
+use crate::nginx::selftest::padded::{
+    MARGIN, Padded, Unfit, ensure, record, reset, was_called_with,
+};
 
-/// Bytes around a structure.
-const MARGIN: usize = 4096;
-
-/// A structure between margins.
-#[repr(C, align(16))]
-struct Padded<T> {
-    before: [u8; MARGIN],
-    value: MaybeUninit<T>,
-    after: [u8; MARGIN],
-}
-
-impl<T> Padded<T> {
-    /// Zeros. `T` is a structure of nginx, of which zeros are a value: it consists of numbers, nullable pointers and
-    /// optional functions.
-    fn zeroed() -> Box<Self> {
-        // In place, since a move need not keep the bytes between two fields.
-        // SAFETY: zeros are a value of arrays of bytes and of what may be uninitialized.
-        unsafe { Box::<Self>::new_zeroed().assume_init() }
-    }
-
-    fn ptr(&mut self) -> *mut T {
-        self.value.as_mut_ptr()
-    }
-
-    /// Everything, margins included.
-    fn bytes(&mut self) -> &mut [u8] {
-        let size = size_of::<Self>();
-        // SAFETY: every byte was initialized, those of `value` with zeros; all values of `u8` are valid there, since
-        // `value` is only accessed through pointers, as nginx does.
-        unsafe { std::slice::from_raw_parts_mut(ptr::from_mut(self).cast(), size) }
-    }
-
-    /// Every byte of the structure and its margins, for a comparison.
-    fn image(&mut self) -> Vec<u8> {
-        self.bytes().to_vec()
-    }
-}
-
-/// The number of calls by nginx of the functions below since [`reset`], and the first argument of the last call.
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-static ARGUMENT: AtomicUsize = AtomicUsize::new(0);
-/// The bits of the buffer that the last filter was given: 1 for `last_buf`, 2 for `last_in_chain`.
-static BUFFER: AtomicUsize = AtomicUsize::new(0);
-
-fn record(argument: *const c_void) {
-    CALLS.fetch_add(1, Ordering::Relaxed);
-    ARGUMENT.store(argument.addr(), Ordering::Relaxed);
-}
-
-fn reset() {
-    CALLS.store(0, Ordering::Relaxed);
-    ARGUMENT.store(0, Ordering::Relaxed);
-}
-
-/// Returns whether there was one call, with this argument.
-fn was_called_with<T>(argument: *const T) -> bool {
-    CALLS.load(Ordering::Relaxed) == 1 && ARGUMENT.load(Ordering::Relaxed) == argument.addr()
-}
+/// The most modules of an nginx, to find this one among them.
+const MOST_MODULES: usize = 1024;
 
 extern "C" fn on_event(event: *mut ngx_event_t) {
     record(event.cast());
-}
-
-extern "C" fn on_request(request: *mut ngx_http_request_t) {
-    record(request.cast());
-}
-
-extern "C" fn on_header(request: *mut ngx_http_request_t) -> ngx_int_t {
-    record(request.cast());
-    NGX_OK as ngx_int_t
-}
-
-unsafe extern "C" fn on_body(
-    request: *mut ngx_http_request_t,
-    chain: *mut ngx_chain_t,
-) -> ngx_int_t {
-    record(request.cast());
-    // SAFETY: nginx passes on the chain that it was given, of one buffer, or none.
-    let buffer = unsafe { chain.as_ref().and_then(|chain| chain.buf.as_ref()) };
-    let bits = buffer.map_or(0, |buffer| {
-        buffer.last_buf() + 2 * buffer.last_in_chain() + 4 * buffer.flush()
-    });
-    BUFFER.store(bits as usize, Ordering::Relaxed);
-    NGX_ERROR as ngx_int_t
 }
 
 unsafe extern "C" fn on_peer(peer: *mut ngx_peer_connection_t, data: *mut c_void) -> ngx_int_t {
@@ -115,19 +47,12 @@ unsafe extern "C" fn on_peer(peer: *mut ngx_peer_connection_t, data: *mut c_void
     NGX_BUSY as ngx_int_t
 }
 
-/// The fields of one structure that nginx finds elsewhere.
-type Differs = &'static str;
-
-fn ensure(is_so: bool, differs: Differs) -> Result<(), Differs> {
-    if is_so { Ok(()) } else { Err(differs) }
-}
-
 /// Asks the running nginx.
 ///
 /// # Errors
 /// The fields that it has elsewhere.
 /// To be called in the phase `preconfiguration`.
-pub(crate) fn verify(conf: &mut Conf) -> Result<(), Differs> {
+pub(crate) fn verify(conf: &mut Conf) -> Result<(), Unfit> {
     connections()?;
     idle_connections()?;
     timers()?;
@@ -135,16 +60,11 @@ pub(crate) fn verify(conf: &mut Conf) -> Result<(), Differs> {
     configuration(conf)?;
     offsets_in_requests(conf)?;
     peers()?;
-    headers_sent()?;
-    ends_sent()?;
-    bodies()?;
-    expectations()?;
-    posted_requests()?;
-    variables()
+    requests::verify()
 }
 
 /// `ngx_get_connection()` clears a connection and its events, then sets some of their fields.
-fn connections() -> Result<(), Differs> {
+fn connections() -> Result<(), Unfit> {
     const FD: ngx_socket_t = 5;
     let (mut cycle, mut log) = (
         Padded::<ngx_cycle_t>::zeroed(),
@@ -216,7 +136,7 @@ fn connections() -> Result<(), Differs> {
 }
 
 /// `ngx_close_idle_connections()` closes those that are idle.
-fn idle_connections() -> Result<(), Differs> {
+fn idle_connections() -> Result<(), Unfit> {
     let mut cycle = Padded::<ngx_cycle_t>::zeroed();
     let mut event = Padded::<ngx_event_t>::zeroed();
     let mut connections = Padded::<[ngx_connection_t; 2]>::zeroed();
@@ -245,7 +165,7 @@ fn idle_connections() -> Result<(), Differs> {
 }
 
 /// Timers in a tree of their own: which of them let a worker end, and what an expired one looks like.
-fn timers() -> Result<(), Differs> {
+fn timers() -> Result<(), Unfit> {
     /// Has nginx work on a tree that holds only this timer.
     fn with_timer<R>(event: *mut ngx_event_t, run: impl FnOnce() -> R) -> R {
         // SAFETY: zeros are a tree and its sentinel, to be initialized.
@@ -303,7 +223,7 @@ fn timers() -> Result<(), Differs> {
 }
 
 /// An event in a queue of its own.
-fn posted_events(conf: &Conf) -> Result<(), Differs> {
+fn posted_events(conf: &Conf) -> Result<(), Unfit> {
     let cf = conf.raw();
     let (mut event, mut log) = (
         Padded::<ngx_event_t>::zeroed(),
@@ -332,14 +252,18 @@ fn posted_events(conf: &Conf) -> Result<(), Differs> {
 }
 
 /// The cycle's modules and configuration, and a pool.
-fn configuration(conf: &Conf) -> Result<(), Differs> {
+fn configuration(conf: &Conf) -> Result<(), Unfit> {
     let cf = conf.raw();
     // SAFETY: nginx has numbered its modules, and has stored the context of the block `http` before it calls modules.
     unsafe {
         let cycle = (*cf).cycle;
-        let own = address();
-        let found = *(*cycle).modules.add((*own).index);
-        ensure(ptr::eq(found, own), "ngx_cycle_t (modules)")?;
+        // Its place in the list need not be its number: a filter that is loaded later stands before it.
+        let modules = (0..MOST_MODULES).map(|place| *(*cycle).modules.add(place));
+        let mut modules = modules.take_while(|module| !module.is_null());
+        ensure(
+            modules.any(|module| ptr::eq(module, address())),
+            "ngx_cycle_t (modules)",
+        )?;
         let context = *(*cycle).conf_ctx.add(ngx_http_module.index);
         ensure(
             ptr::addr_eq(context, (*cf).ctx),
@@ -353,7 +277,7 @@ fn configuration(conf: &Conf) -> Result<(), Differs> {
 }
 
 /// Variables of nginx that are a field of the request have its place in their definition.
-fn offsets_in_requests(conf: &Conf) -> Result<(), Differs> {
+fn offsets_in_requests(conf: &Conf) -> Result<(), Unfit> {
     let cf = conf.raw();
     const REQUEST: [(&[u8], usize); 6] = [
         (b"uri", offset_of!(ngx_http_request_t, uri)),
@@ -406,7 +330,7 @@ fn offsets_in_requests(conf: &Conf) -> Result<(), Differs> {
 }
 
 /// `ngx_event_connect_peer()` asks for an address first.
-fn peers() -> Result<(), Differs> {
+fn peers() -> Result<(), Unfit> {
     let mut peer = Padded::<ngx_peer_connection_t>::zeroed();
     let place = peer.ptr();
     reset();
@@ -420,244 +344,4 @@ fn peers() -> Result<(), Differs> {
         answer == NGX_BUSY as ngx_int_t && was_called_with(place),
         "ngx_peer_connection_t (get, data)",
     )
-}
-
-/// A request, its connection with a log that writes nothing, and the memory that they need.
-struct Exchange {
-    request: Box<Padded<ngx_http_request_t>>,
-    connection: Box<Padded<ngx_connection_t>>,
-    event: Box<Padded<ngx_event_t>>,
-    log: Box<Padded<ngx_log_t>>,
-    log_context: Box<Padded<ngx_http_log_ctx_t>>,
-    pool: *mut ngx_pool_t,
-}
-
-impl Exchange {
-    fn new() -> Result<Self, Differs> {
-        let mut log = Padded::<ngx_log_t>::zeroed();
-        // SAFETY: the log lives as long as the pool.
-        let pool = unsafe { ngx_create_pool(1024, log.ptr()) };
-        ensure(!pool.is_null(), "memory, of which there is none left")?;
-        let mut it = Self {
-            request: Padded::zeroed(),
-            connection: Padded::zeroed(),
-            event: Padded::zeroed(),
-            log,
-            log_context: Padded::zeroed(),
-            pool,
-        };
-        let (request, connection) = (it.request.ptr(), it.connection.ptr());
-        // SAFETY: all of them live in boxes, as long as `it`.
-        unsafe {
-            (*it.log.ptr()).data = it.log_context.ptr().cast();
-            (*it.event.ptr()).log = it.log.ptr();
-            (*connection).log = it.log.ptr();
-            (*connection).pool = pool;
-            (*connection).data = request.cast();
-            (*connection).read = it.event.ptr();
-            (*connection).write = it.event.ptr();
-            (*request).connection = connection;
-            (*request).pool = pool;
-            (*request).main = request;
-        }
-        Ok(it)
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        // SAFETY: it was created here, and the request that uses it is not used again.
-        unsafe { ngx_destroy_pool(self.pool) };
-    }
-}
-
-/// Filters of this test instead of nginx' own, which are back when it is dropped. Nothing else runs meanwhile.
-struct Filters(
-    ngx_http_output_header_filter_pt,
-    ngx_http_output_body_filter_pt,
-);
-
-impl Filters {
-    fn replace() -> Self {
-        let (headers, bodies) = (
-            &raw mut ngx_http_top_header_filter,
-            &raw mut ngx_http_top_body_filter,
-        );
-        // SAFETY: nginx reads both while it sends, and nothing is sent while a configuration is read.
-        unsafe {
-            Self(
-                ptr::replace(headers, Some(on_header)),
-                ptr::replace(bodies, Some(on_body)),
-            )
-        }
-    }
-}
-
-impl Drop for Filters {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            ngx_http_top_header_filter = self.0;
-            ngx_http_top_body_filter = self.1;
-        }
-    }
-}
-
-/// The header of an answer is sent once.
-fn headers_sent() -> Result<(), Differs> {
-    let mut it = Exchange::new()?;
-    let request = it.request.ptr();
-    let _filters = Filters::replace();
-    reset();
-    // SAFETY: the structures outlive the calls.
-    let first = unsafe { ngx_http_send_header(request) };
-    let was_sent = was_called_with(request);
-    reset();
-    // SAFETY: as above.
-    let second = unsafe {
-        (*request).set_header_sent(1);
-        ngx_http_send_header(request)
-    };
-    let was_sent_again = CALLS.load(Ordering::Relaxed) != 0;
-    ensure(
-        first == NGX_OK as ngx_int_t
-            && was_sent
-            && second == NGX_ERROR as ngx_int_t
-            && !was_sent_again,
-        "ngx_http_request_t (header_sent)",
-    )
-}
-
-/// The end of an answer, of a request and of a part of one; its filter fails, which nginx notes.
-fn ends_sent() -> Result<(), Differs> {
-    let mut it = Exchange::new()?;
-    let (request, connection) = (it.request.ptr(), it.connection.ptr());
-    let _filters = Filters::replace();
-    let mut expected = Padded::<ngx_connection_t>::zeroed();
-    reset();
-    // SAFETY: the structures outlive the calls.
-    let answer = unsafe {
-        ptr::copy_nonoverlapping(connection, expected.ptr(), 1);
-        (*expected.ptr()).set_error(1);
-        ngx_http_send_special(request, NGX_HTTP_LAST as ngx_uint_t)
-    };
-    let last = BUFFER.load(Ordering::Relaxed);
-    ensure(
-        answer == NGX_ERROR as ngx_int_t
-            && was_called_with(request)
-            && it.connection.image() == expected.image(),
-        "ngx_connection_t (error), ngx_http_request_t (connection)",
-    )?;
-    // SAFETY: as above.
-    unsafe {
-        (*request).main = ptr::null_mut();
-        ngx_http_send_special(request, NGX_HTTP_LAST as ngx_uint_t);
-    }
-    let last_of_part = BUFFER.load(Ordering::Relaxed);
-    ensure(
-        (last, last_of_part) == (1, 2),
-        "ngx_buf_t (last_buf, last_in_chain), ngx_http_request_t (main)",
-    )
-}
-
-/// Counts of a request, and what becomes of its body.
-fn bodies() -> Result<(), Differs> {
-    let mut it = Exchange::new()?;
-    let request = it.request.ptr();
-    let mut expected = Padded::<ngx_http_request_t>::zeroed();
-    reset();
-    // SAFETY: the structures outlive the calls. A request that has a body, or discards it, is passed on at once; where
-    // nginx finds neither, the length of its body, -1, says that there is none.
-    unsafe {
-        (*request).headers_in.content_length_n = -1;
-        (*request).request_body = request.cast();
-        (*request).set_count(1);
-        ptr::copy_nonoverlapping(request, expected.ptr(), 1);
-        (*expected.ptr()).set_count(2);
-        let answer = ngx_http_read_client_request_body(request, Some(on_request));
-        ensure(
-            answer == NGX_OK as ngx_int_t
-                && was_called_with(request)
-                && it.request.image() == expected.image(),
-            "ngx_http_request_t (count, request_body)",
-        )?;
-        (*request).request_body = ptr::null_mut();
-        (*request).set_discard_body(1);
-        ngx_http_read_client_request_body(request, Some(on_request));
-        ensure(
-            (*request).request_body.is_null(),
-            "ngx_http_request_t (discard_body)",
-        )
-    }
-}
-
-/// A header `Expect` that asks for nothing is only noted.
-fn expectations() -> Result<(), Differs> {
-    let mut it = Exchange::new()?;
-    let request = it.request.ptr();
-    let mut expect = Padded::<ngx_table_elt_t>::zeroed();
-    let mut expected = Padded::<ngx_http_request_t>::zeroed();
-    // SAFETY: the structures outlive the call.
-    unsafe {
-        (*request).headers_in.expect = expect.ptr();
-        (*request).http_version = NGX_HTTP_VERSION_11 as ngx_uint_t;
-        ptr::copy_nonoverlapping(request, expected.ptr(), 1);
-        (*expected.ptr()).set_expect_tested(1);
-        ngx_http_discard_request_body(request);
-        ensure(
-            it.request.image() == expected.image(),
-            "ngx_http_request_t (expect_tested, http_version)",
-        )
-    }
-}
-
-/// A request that waits to be continued, on a connection that lives or is destroyed.
-fn posted_requests() -> Result<(), Differs> {
-    let mut it = Exchange::new()?;
-    let (request, connection) = (it.request.ptr(), it.connection.ptr());
-    let mut posted = Padded::<ngx_http_posted_request_t>::zeroed();
-    // SAFETY: the structures outlive the calls; the handler is that of this test.
-    unsafe {
-        (*posted.ptr()).request = request;
-        (*request).posted_requests = posted.ptr();
-        (*request).write_event_handler = Some(on_request);
-        reset();
-        (*connection).set_destroyed(1);
-        ngx_http_run_posted_requests(connection);
-        ensure(
-            CALLS.load(Ordering::Relaxed) == 0,
-            "ngx_connection_t (destroyed)",
-        )?;
-        (*connection).set_destroyed(0);
-        ngx_http_run_posted_requests(connection);
-        ensure(
-            was_called_with(request) && (*request).posted_requests.is_null(),
-            "ngx_http_request_t (write_event_handler, posted_requests)",
-        )
-    }
-}
-
-/// The value of a variable that is known already.
-fn variables() -> Result<(), Differs> {
-    const INDEX: usize = 3;
-    let mut it = Exchange::new()?;
-    let request = it.request.ptr();
-    let mut core = Padded::<ngx_http_core_main_conf_t>::zeroed();
-    let mut values = Padded::<[ngx_variable_value_t; INDEX + 1]>::zeroed();
-    // SAFETY: the structures outlive the call, which reads the value and the number of variables.
-    unsafe {
-        let mut configurations =
-            vec![ptr::null_mut::<c_void>(); ngx_http_core_module.ctx_index + 1];
-        configurations[ngx_http_core_module.ctx_index] = core.ptr().cast();
-        (*core.ptr()).variables.nelts = INDEX + 1;
-        (*request).main_conf = configurations.as_mut_ptr();
-        (*request).variables = values.ptr().cast();
-        let value = values.ptr().cast::<ngx_variable_value_t>().add(INDEX);
-        (*value).set_valid(1);
-        let found = ngx_http_get_indexed_variable(request, INDEX);
-        ensure(
-            found == value,
-            "ngx_http_request_t (variables, main_conf), ngx_variable_value_t (valid)",
-        )
-    }
 }

@@ -17,7 +17,6 @@ use ngx::ffi::{
 
 use crate::nginx::conf::Conf;
 use crate::nginx::identity;
-use crate::nginx::pool::static_text;
 
 /// Words at the beginning of a zone that are not the user's: the number of words, a secret of two, and one that the
 /// user has for itself. The user's words begin with a cache line of their own.
@@ -43,16 +42,19 @@ impl Conf {
     ///
     /// # Errors
     /// When there is no memory, or the name is taken.
-    pub(crate) fn add_zone(&mut self, name: &'static str, count: usize) -> Result<Zone, String> {
+    pub(crate) fn add_zone(&mut self, name: &str, count: usize) -> Result<Zone, String> {
         let no_memory = || format!("there is no memory for the zone \"{name}\"");
         let parts = self.pool().place(Parts {
             count,
             first: Cell::new(ptr::null()),
         });
         let parts = parts.ok_or_else(no_memory)?;
-        let mut text = static_text(name);
-        // SAFETY: the configuration is valid; nginx reads the name and keeps the text's address. The data lives as
-        // long as the configuration, and so as the zone.
+        let mut text = self
+            .pool()
+            .copy_with_zero(name.as_bytes())
+            .ok_or_else(no_memory)?;
+        // SAFETY: the configuration is valid; nginx reads the name and keeps the text's address. Text and data
+        // live as long as the configuration, and so as the zone.
         unsafe {
             // nginx' allocator needs pages of its own, one for every hundred or so.
             let bytes = (HEADER + count) * size_of::<u64>();

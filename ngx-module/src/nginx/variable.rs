@@ -123,15 +123,27 @@ impl Request {
         }
     }
 
-    /// The value that `set` or Lua has given a variable of [`Conf::add_variable`] in place of its own.
+    /// Returns whether a variable of nginx has a value other than the empty text and `0`.
+    pub(crate) fn is_true(&self, index: VariableIndex) -> bool {
+        let value = self.variable(index).unwrap_or_default();
+        !value.is_empty() && value != b"0"
+    }
+
+    /// The value that `set` or Lua has given a variable of [`Conf::add_variable`] in place of its own. An empty text, or
+    /// none as Lua sets it, is taken back: the variable has its own value again.
     #[inline]
     pub(crate) fn variable_set(&self, VariableIndex(index): VariableIndex) -> Option<&[u8]> {
-        // SAFETY: the request has a place for every variable that has an index. Its value lives as long as the
-        // request.
+        // SAFETY: the request has a place for every variable that has an index, and no other reference to the value.
+        // Its text lives as long as the request.
         unsafe {
-            let value = &*(*self.raw()).variables.add(index);
+            let value = &mut *(*self.raw()).variables.add(index);
             // A value of the variable's own is marked as not cacheable; one that was set is not.
-            if value.valid() == 0 || value.no_cacheable() != 0 || value.not_found() != 0 {
+            if (value.valid() == 0 && value.not_found() == 0) || value.no_cacheable() != 0 {
+                return None;
+            }
+            if value.not_found() != 0 || value.len() == 0 {
+                value.set_valid(0);
+                value.set_not_found(0);
                 return None;
             }
             Some(value.as_bytes())

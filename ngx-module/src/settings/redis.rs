@@ -1,11 +1,72 @@
 //! `shortlink_redis`: where link records are read.
 
 use std::ffi::CString;
+use std::path::PathBuf;
 
+use resolver::fallback::FallbackLimits;
 use resolver::{Address, CacheSettings, EdgeSettings, NodeSettings, TopologySettings};
 
 use crate::nginx::address::SocketAddress;
 use crate::nginx::ssl::SslContext;
+use crate::settings::zones::{CounterZone, MissZone};
+
+/// The place of a Redis among those of the configuration; the default is that of the Redis without a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RedisNumber(u32);
+
+impl RedisNumber {
+    /// The place with this index.
+    pub(crate) fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    /// The index of the place.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A Redis of the configuration, with all that is separate for each.
+#[derive(Debug, Default)]
+pub(crate) struct Redis {
+    /// Its name; empty for the one without.
+    pub(crate) name: String,
+    /// `shortlink_redis`; `None` if only locations name it.
+    pub(crate) conf: Option<RedisConf>,
+    /// The place of the first `shortlink` that uses it, for messages; `None` if there is none.
+    pub(crate) used_in: Option<String>,
+    /// The shared memory of its counters; `None` if no location uses it.
+    pub(crate) counters: Option<CounterZone>,
+    /// The shared memory of the misses of each address; `None` without a limit.
+    pub(crate) misses: Option<MissZone>,
+    /// The directory of the files with its visits; `None` without one.
+    pub(crate) spool: Option<PathBuf>,
+    /// The fallbacks of its locations.
+    pub(crate) fallbacks: Vec<BoundedFallback>,
+}
+
+/// A fallback of the configuration; directives with the same name and limits share it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundedFallback {
+    /// The name of the location.
+    pub(crate) name: Box<[u8]>,
+    /// Its bounds.
+    pub(crate) limits: FallbackLimits,
+}
+
+impl Redis {
+    /// The place of a fallback among those of this Redis.
+    pub(crate) fn index_of(&mut self, name: &[u8], limits: FallbackLimits) -> usize {
+        let is_same = |other: &BoundedFallback| *other.name == *name && other.limits == limits;
+        let known = self.fallbacks.iter().position(is_same);
+        known.unwrap_or_else(|| {
+            let name = name.into();
+            self.fallbacks.push(BoundedFallback { name, limits });
+            self.fallbacks.len() - 1
+        })
+    }
+}
 
 /// `shortlink_redis`.
 #[derive(Debug)]

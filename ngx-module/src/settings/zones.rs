@@ -14,17 +14,26 @@ use crate::nginx::variable::VariableIndex;
 const COUNTERS: &str = "shortlink_counters";
 const MISSES: &str = "shortlink_misses";
 
+/// The name of a zone for a Redis, which may have none.
+fn zone_name(zone: &str, redis: &str) -> String {
+    match redis {
+        "" => zone.to_owned(),
+        _ => format!("{zone}:{redis}"),
+    }
+}
+
 /// The counters of all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterZone(Zone);
 
 impl CounterZone {
-    /// Asks nginx for the memory.
+    /// Asks nginx for the memory of the counters of a Redis.
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) fn add(conf: &mut Conf) -> Result<Self, String> {
-        conf.add_zone(COUNTERS, counters::WORDS).map(Self)
+    pub(crate) fn add(conf: &mut Conf, redis: &str) -> Result<Self, String> {
+        conf.add_zone(&zone_name(COUNTERS, redis), counters::WORDS)
+            .map(Self)
     }
 
     /// The counters.
@@ -44,7 +53,8 @@ pub(crate) struct MissLimitConf {
     pub(crate) limits: Limits,
     /// True if an address over the limit gets nothing at all.
     pub(crate) is_strict: bool,
-    pub(crate) zone: MissZone,
+    /// The bytes of each zone.
+    pub(crate) bytes: usize,
     /// The index of the variable of `exempt=`.
     pub(crate) exempt: Option<VariableIndex>,
     /// The index of `$upstream_status`.
@@ -56,12 +66,13 @@ pub(crate) struct MissLimitConf {
 pub(crate) struct MissZone(Zone);
 
 impl MissZone {
-    /// Asks nginx for so many bytes.
+    /// Asks nginx for so many bytes for the misses of a Redis.
     ///
     /// # Errors
     /// When there are none.
-    pub(crate) fn add(conf: &mut Conf, bytes: usize) -> Result<Self, String> {
-        conf.add_zone(MISSES, bytes / size_of::<u64>()).map(Self)
+    pub(crate) fn add(conf: &mut Conf, redis: &str, bytes: usize) -> Result<Self, String> {
+        conf.add_zone(&zone_name(MISSES, redis), bytes / size_of::<u64>())
+            .map(Self)
     }
 
     /// The time until which an address may be limited.

@@ -12,8 +12,32 @@ use crate::nginx::connection::{Connection as Socket, Handlers, Notice};
 use crate::nginx::event::{Event, EventHandler};
 use crate::nginx::log::Log;
 use crate::nginx::process::is_exiting;
+use crate::settings::redis::RedisNumber;
 use crate::worker::connection::Connection;
 use crate::worker::edge::{WorkerEdge, now};
+
+/// A server of a Redis, as one number for what nginx calls back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) redis: RedisNumber,
+    pub(crate) node: NodeId,
+}
+
+impl Owner {
+    /// Takes the number apart.
+    #[inline]
+    pub(crate) fn of(number: usize) -> Self {
+        Self {
+            redis: RedisNumber::new(number >> 32),
+            node: NodeId::new(number & 0xffff_ffff),
+        }
+    }
+
+    /// Puts the number together.
+    pub(crate) fn number(self) -> usize {
+        self.redis.index() << 32 | self.node.index()
+    }
+}
 
 /// The functions that nginx calls, passed down from above.
 #[derive(Clone, Copy)]
@@ -39,6 +63,7 @@ pub(crate) struct Connections {
 /// Opens connections. nginx may close those of others for it and so call the module: nothing may be lent meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Opener {
+    redis: RedisNumber,
     handlers: Handlers,
     log: Log,
     /// nginx logs each failed attempt to connect; the journal has one line an outage.
@@ -48,18 +73,24 @@ pub(crate) struct Opener {
 impl Opener {
     /// Begins to connect to a node; `None` when that failed at once.
     pub(crate) fn open(self, node: NodeId, address: &SocketAddress) -> Option<Socket> {
-        Socket::open(address, node.index(), self.handlers, self.log, self.quiet)
+        let owner = Owner {
+            redis: self.redis,
+            node,
+        };
+        let (log, quiet) = (self.log, self.quiet);
+        Socket::open(address, owner.number(), self.handlers, log, quiet)
     }
 }
 
 impl Connections {
     /// Makes it without connections.
-    pub(crate) fn new(callbacks: Callbacks, log: Log) -> Self {
+    pub(crate) fn new(redis: RedisNumber, callbacks: Callbacks, log: Log) -> Self {
         Self {
             places: Vec::new(),
-            flush: Event::new(callbacks.flush, log),
-            timer: Event::new(callbacks.timer, log),
+            flush: Event::new(callbacks.flush, redis.index(), log),
+            timer: Event::new(callbacks.timer, redis.index(), log),
             opener: Opener {
+                redis,
                 handlers: callbacks.connection,
                 log,
                 quiet: log.quiet(),
@@ -80,7 +111,7 @@ impl Connections {
     /// The connection that a notice is about, unless its node has another one now.
     #[inline]
     pub(crate) fn current(&mut self, notice: Notice) -> Option<&mut Connection> {
-        let connection = self.get(NodeId::new(notice.owner()))?;
+        let connection = self.get(Owner::of(notice.owner()).node)?;
         connection.is(notice).then_some(connection)
     }
 

@@ -40,15 +40,22 @@ pub(crate) struct Journal {
     outages: Vec<NodeId>,
     /// The lines of each kind.
     spans: [Span; KINDS],
+    /// The beginning of each line.
+    beginning: String,
     log: Log,
 }
 
 impl Journal {
-    /// Begins one.
-    pub(crate) fn new(log: Log) -> Self {
+    /// Begins one, for the Redis of a name.
+    pub(crate) fn new(name: &str, log: Log) -> Self {
+        let beginning = match name {
+            "" => "shortlink: ".to_owned(),
+            _ => format!("shortlink \"{name}\": "),
+        };
         Self {
             outages: Vec::new(),
             spans: Default::default(),
+            beginning,
             log,
         }
     }
@@ -204,7 +211,7 @@ impl Journal {
     }
 
     fn say(&self, level: Level, text: &str) {
-        self.log.write(level, &format!("shortlink: {text}"));
+        self.log.write(level, &format!("{}{text}", self.beginning));
     }
 }
 

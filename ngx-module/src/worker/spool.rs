@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 use resolver::visits::spool::{DONE_OFFSET, HEADER_LENGTH, header, read_header, whole_frames};
 use resolver::vocabulary::visit::MAX_FRAME_LENGTH;
 
-use crate::settings::SpoolConf;
-
 /// The extension of the files' names.
 const ENDING: &str = "visits";
 
@@ -72,16 +70,17 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Begins without a file. `origin` is a random number that no other worker has.
-    pub(crate) fn new(conf: &SpoolConf, origin: u64) -> Self {
-        let file_length = (conf.size / FILES).max(LEAST_FILE);
+    /// Begins without a file; `size` is that of all files together. `origin` is a random number that no other worker
+    /// has.
+    pub(crate) fn new(directory: PathBuf, size: u64, origin: u64) -> Self {
+        let file_length = (size / FILES).max(LEAST_FILE);
         Self {
-            directory: conf.directory.clone(),
+            directory,
             origin,
             number: 0,
             file_length,
             // At least 1: the least size that is allowed is larger than the least file.
-            most_files: usize::try_from(conf.size / file_length).unwrap_or(usize::MAX),
+            most_files: usize::try_from(size / file_length).unwrap_or(usize::MAX),
             files: 0,
             writing: None,
             reading: None,
@@ -244,6 +243,11 @@ fn files(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     Ok(entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|ending| ending == ENDING)))
+}
+
+/// Returns whether a directory has files with visits.
+pub(crate) fn has_files(directory: &Path) -> bool {
+    files(directory).is_ok_and(|mut files| files.next().is_some())
 }
 
 /// Claims a file; `None` if it has a holder, or is none of ours.

@@ -6,13 +6,13 @@ use resolver::vocabulary::visit::VisitEvent;
 use resolver::{Now, Recorded};
 
 use crate::nginx::process::is_exiting;
-use crate::worker::Worker;
+use crate::worker::backend::Backend;
 use crate::worker::edge::now;
 
 /// Number of bytes that are written to a file at once.
 const SPILL: usize = 128 << 10;
 
-impl Worker {
+impl Backend {
     /// Records a visit in memory.
     pub(crate) fn record_visit(&mut self, event: VisitEvent<'_>) {
         let now = now();
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// The next time that [`Worker::work_off_spool`] may find work, while Redis takes visits.
+    /// The next time that [`Backend::work_off_spool`] may find work, while Redis takes visits.
     pub(crate) fn spool_deadline(&self) -> Option<u64> {
         let spool = self.spool.as_ref()?;
         if !self.edge.takes_visits(now()) {

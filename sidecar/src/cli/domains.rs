@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Subcommand;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -141,15 +141,11 @@ pub(super) async fn examine(
     let file = &arguments.file;
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} can't be read", file.display()))?;
-    let read = table::read(&text);
-    let domains = match read {
-        Ok(domains) => domains,
-        Err(refusal) => bail!("{}:{}: {}", file.display(), refusal.line, refusal.reason),
-    };
     let now = SystemClock.now();
     let soon = now + SignedDuration::from_hours(24 * i64::from(arguments.ends_within));
     let directory = arguments.nginx_directory.clone();
     let directory = directory.unwrap_or_else(|| nginx_directory(file));
+    let domains = table::read(file, &text, &directory).map_err(|refused| anyhow!(refused))?;
     let (visits, unknown) = match visits_of_last_hour(config, now).await {
         Ok(visits) => (Some(visits), None),
         Err(error) => (None, Some(format!("visits are not known: {error:#}"))),

@@ -252,6 +252,44 @@ fn access_is_decided_before_redis_is_asked() {
     site.assert_sound(&["access forbidden by rule"]);
 }
 
+/// nginx closes a connection that lingers only for one that needs a place: so few that none is left over.
+#[test]
+fn redis_gets_the_place_of_a_client_that_lingers() {
+    let mut site = Site::start(
+        "keepalive_timeout 0;
+         lingering_close always;
+         lingering_time 10m;
+         lingering_timeout 10m;
+         location / { shortlink; }",
+    );
+    let few = "worker_connections 15";
+    site.nginx
+        .edit("nginx.conf", "worker_connections 4096", few);
+    site.nginx.reload_with(1);
+    site.redis.kill();
+    let request = http::request("GET", "/one", &[], b"");
+    let mut clients = Vec::new();
+    let mut come = || {
+        let mut client = Connection::open(site.nginx.public_port).expect("a connection");
+        client.send(&request).expect("sent");
+        let answer = client.receive("GET").expect("read").expect("an answer");
+        // It stays open on its side.
+        clients.push(client);
+        answer.status
+    };
+    for _ in 0..30 {
+        assert_eq!(come(), 503);
+    }
+    site.redis.start_again();
+    site.redis.set_record("one", &format!("1 302 1 0 {ONE}"));
+    // A client takes each place that an attempt at a connection to Redis has freed.
+    until("Redis answers again", SOON, || come() == 302);
+    let log = site.nginx.error_log();
+    assert!(log.contains("reusing connections"), "{log}");
+    let expected = ["lost Redis", "Connection refused"];
+    assert_eq!(site.nginx.complaints(&expected), [""; 0]);
+}
+
 #[test]
 fn limit_except_refuses_or_admits_methods() {
     let site = Site::start(
@@ -400,6 +438,23 @@ fn a_map_chooses_by_what_the_edge_found() {
 }
 
 #[test]
+fn an_empty_code_means_the_path() {
+    let site = Site::start(
+        "location / {
+             set $shortlink_code \"\";
+             shortlink;
+             shortlink_fallback @fallback;
+         }
+         location /chosen { set $shortlink_code two; shortlink; }
+         location @fallback { return 200 \"$shortlink_code $shortlink_outcome\\n\"; }",
+    );
+    assert_leads(&site.get("/one"), 302, ONE);
+    assert_leads(&site.get("/chosen"), 301, TWO);
+    assert_eq!(body(&site.get("/nosuchone")), "nosuchone miss\n");
+    site.assert_sound(&[]);
+}
+
+#[test]
 fn expires_replaces_what_the_module_says_of_caching() {
     let site = Site::start(
         "location / { shortlink; }
@@ -417,6 +472,51 @@ fn expires_replaces_what_the_module_says_of_caching() {
     assert_eq!(caching("/epoch/two"), ("no-cache".to_owned(), true));
     assert_eq!(caching("/hour/one"), ("max-age=3600".to_owned(), true));
     assert_eq!(caching("/epoch/one"), ("no-cache".to_owned(), true));
+}
+
+/// Every answer of the module but a permanent redirect forbids to store it, unless the configuration sets the header.
+#[test]
+fn what_the_configuration_says_of_caching_stands_alone() {
+    let site = Site::start(
+        "location / { shortlink; error_page 404 @page; }
+         location @page { add_header Cache-Control no-store always; return 404; }
+         location /own/ {
+             rewrite ^/own/(.*)$ /$1 break;
+             shortlink;
+             add_header Cache-Control max-age=60 always;
+         }
+         location /two/ {
+             rewrite ^/two/(.*)$ /$1 break;
+             shortlink;
+             add_header cache-control private;
+             add_header Cache-Control max-age=5;
+             expires 5s;
+         }
+         location /unsaid/ {
+             rewrite ^/unsaid/(.*)$ /$1 break;
+             shortlink;
+             add_header Cache-Control \"\" always;
+             add_header X-Other 1 always;
+         }",
+    );
+    for (path, expected) in [
+        ("/one", &["no-store"][..]),
+        ("/two", &[]),
+        ("/gone", &["no-store"]),
+        ("/nolink", &["no-store"]),
+        ("/-", &["no-store"]),
+        ("/own/one", &["max-age=60"]),
+        ("/own/two", &["max-age=60"]),
+        ("/own/gone", &["max-age=60"]),
+        ("/own/-", &["max-age=60"]),
+        ("/two/one", &["max-age=5", "private", "max-age=5"]),
+        // These have no `always`.
+        ("/two/gone", &["no-store"]),
+        ("/unsaid/gone", &["no-store"]),
+    ] {
+        assert_eq!(all(&site.get(path), "Cache-Control"), expected, "{path}");
+    }
+    site.assert_ends_sound(&[]);
 }
 
 #[test]

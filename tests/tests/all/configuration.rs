@@ -220,6 +220,12 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
     refused(
         "shortlink.conf",
         CHECK,
+        "shortlink_check luhn body=7 body=8;",
+        &["\"body\" of \"shortlink_check\" is given twice"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
         &format!("{CHECK}\n{CHECK}"),
         &["given twice"],
     );
@@ -243,6 +249,10 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         ("max_fails=1001", "0 to 1000"),
         ("max_fails=", "0 to 1000"),
         ("waiting=5%", "max_waiting= and max_fails="),
+        (
+            "max_fails=1 max_fails=2",
+            "\"max_fails\" of \"shortlink_fallback\" is given twice",
+        ),
     ] {
         let line = format!("shortlink_fallback @sidecar {parameter};");
         refused(
@@ -258,12 +268,78 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "shortlink; shortlink;\n",
         &["given twice"],
     );
+    const PROXY: &str = "proxy_pass http://shortlink_sidecar;";
+    for (directives, expected) in [
+        (
+            format!("{PROXY} shortlink;\n"),
+            "\"shortlink\" does not go with the directive before it",
+        ),
+        (format!("shortlink; {PROXY}\n"), "public.conf:"),
+        (
+            format!("shortlink_unavailable; {PROXY}\n"),
+            "\"shortlink_unavailable\" in ",
+        ),
+    ] {
+        refused(
+            "public.conf",
+            "shortlink;\n",
+            &directives,
+            &[expected, "such as proxy_pass"],
+        );
+    }
     refused(
         "public.conf",
         "shortlink;\n",
         "shortlink on;\n",
-        &["invalid number of arguments"],
+        &["no \"shortlink_redis on\""],
     );
+}
+
+#[test]
+fn blocks_include_files() {
+    const DOMAIN: &str = "127.0.0.1   serving;";
+    let directory = stack::directory();
+    let options = NginxOptions {
+        budget: REAL_BUDGET,
+        ..NginxOptions::default()
+    };
+    let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &options);
+    let write = |name: &str, text: &str| std::fs::write(nginx.file(name), text).expect("a file");
+    nginx.edit("domains.conf", DOMAIN, "include lists/*.conf;");
+    nginx.edit("shortlink.conf", "budget   50ms;", "include redis.conf;");
+    std::fs::create_dir(nginx.file("lists")).expect("a directory");
+    write("lists/one.conf", "one.example serving;\n");
+    write("lists/two.conf", "include nested;\n");
+    write("nested", "two.example serving;\n");
+    write("redis.conf", "budget 50ms;\n");
+    let tested = nginx.test_configuration();
+    assert!(tested.status.success(), "{tested:?}");
+    for (name, text, expected) in [
+        ("nested", "\none.example serving;\n", ["twice", "nested:2"]),
+        ("nested", "a.example on;\n", ["\"on\"", "nested:1"]),
+        ("nested", "include a b;\n", ["takes one file", "nested:1"]),
+        (
+            "nested",
+            "include /no/such;\n",
+            ["No such file", "nested:1"],
+        ),
+        (
+            "redis.conf",
+            "\nbuget 1ms;\n",
+            ["\"buget\"", "redis.conf:2"],
+        ),
+        ("redis.conf", "prefix a;\n", ["given twice", "redis.conf:1"]),
+    ] {
+        let good = std::fs::read_to_string(nginx.file(name)).expect("a file");
+        write(name, text);
+        let tested = nginx.test_configuration();
+        let said = String::from_utf8_lossy(&tested.stderr).into_owned();
+        assert!(!tested.status.success(), "{text:?} is taken: {said}");
+        for expected in expected {
+            assert!(said.contains(expected), "{text:?}: {said}");
+        }
+        write(name, &good);
+    }
 }
 
 #[test]
@@ -378,6 +454,14 @@ fn nginx_refuses_a_redis_that_can_not_be() {
         ("heartbeat 1ms;", "50ms to 60s"),
         ("heartbeat 2m;", "50ms to 60s"),
         ("tracking maybe;", "optin, broadcast"),
+        (
+            "password a; password_file /no/such/file;",
+            "\"password_file\" does not go with \"password\"",
+        ),
+        (
+            "sentinel_password_file /dev/null; sentinel_password a;",
+            "\"sentinel_password\" does not go with \"sentinel_password_file\"",
+        ),
         ("tls maybe;", "on, off"),
         ("tls on;", "tls_trusted_certificate"),
         ("tls_name a;", "need \"tls on;\""),
@@ -408,6 +492,10 @@ fn nginx_refuses_limits_that_can_not_be() {
         ("shortlink_cache 1m stale=25h;", "0ms to 86400s"),
         ("shortlink_cache 1m age=10ms;", "1000ms to 86400s"),
         ("shortlink_cache 1m old=1s;", "stale= and age="),
+        (
+            "shortlink_cache 1m age=24h stale=1s age=1s;",
+            "parameter \"age\" of \"shortlink_cache\" is given twice",
+        ),
         ("shortlink_cache 1m; shortlink_cache 1m;", "given twice"),
     ] {
         refused("shortlink.conf", CACHE, line, &[expected]);
@@ -458,6 +546,18 @@ fn nginx_refuses_limits_that_can_not_be() {
             "from 64k to 1024m",
         ),
         ("shortlink_miss_limit rate=1r/m lax;", "exempt= and strict"),
+        (
+            "shortlink_miss_limit rate=1r/s burst=5 rate=2r/s;",
+            "\"rate\" of \"shortlink_miss_limit\" is given twice",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s strict strict;",
+            "\"strict\" of \"shortlink_miss_limit\" is given twice",
+        ),
+        (
+            "shortlink_miss_limit off rate=1r/s;",
+            "\"shortlink_miss_limit off\" takes no parameters",
+        ),
     ] {
         refused("shortlink.conf", MISS_LIMIT, line, &[expected]);
     }
@@ -483,7 +583,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         ("off batch=1", "takes no parameters"),
         (
             "on bach=1",
-            "allowed are batch=, bytes=, interval=, buffer=, spool=",
+            "allowed are if=, batch=, bytes=, interval=, buffer=, spool=",
         ),
         ("on batch=0", "batch \"0\" is not a number from 1 to 10000"),
         ("on batch=10001", "from 1 to 10000"),
@@ -506,6 +606,18 @@ fn nginx_refuses_wrong_parameters_of_visits() {
             "streams \"0\" is not a number from 1 to 1024",
         ),
         ("on spool=", "spool= needs a directory"),
+        (
+            "on if=1",
+            "\"if=1\" is not one variable, such as if=$trusted",
+        ),
+        (
+            "on if=$host if=$host",
+            "\"if\" of \"shortlink_visits\" is given twice",
+        ),
+        (
+            "on batch=1 batch=1",
+            "\"batch\" of \"shortlink_visits\" is given twice",
+        ),
         ("on spool_size=1024m", "spool_size= needs spool=<directory>"),
         (
             "on spool=x spool_size=1k",
@@ -527,4 +639,21 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         "shortlink_visits;",
         &["shortlink_visits"],
     );
+    for (visits, expected) in [
+        (
+            "on batch=1",
+            "\"batch=1\" of \"shortlink_visits\" is for the http block",
+        ),
+        (
+            "off; shortlink_visits on",
+            "\"shortlink_visits\" is given twice",
+        ),
+    ] {
+        refused(
+            "public.conf",
+            "shortlink;\n",
+            &format!("shortlink; shortlink_visits {visits};\n"),
+            &[expected, ":"],
+        );
+    }
 }

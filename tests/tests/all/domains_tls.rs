@@ -50,7 +50,7 @@ pub(super) fn make_certificate(live: &Path, names: &[&str], days: u32) {
 }
 
 /// Asks over HTTP/2 and TLS, trusting only one certificate; answers status, version and location.
-fn ask(port: u16, host: &str, path: &str, trusted: &Path) -> Result<String, String> {
+pub(super) fn ask(port: u16, host: &str, path: &str, trusted: &Path) -> Result<String, String> {
     let output = Command::new("curl")
         .args(["-sS", "--http2", "--max-time", "10", "-o", "/dev/null"])
         .args(["-w", "%{http_code} %{http_version} %{redirect_url}"])

@@ -3,6 +3,7 @@
 //! It is the one of Debian, which only Debian's nginx loads, or that of OpenResty, which is linked into its nginx.
 //! `scripts/test-nginx` leaves these tests out for others.
 
+use std::fs;
 use std::sync::LazyLock;
 
 use shortlink_tests::http::{self, Connection, Response};
@@ -289,6 +290,40 @@ fn lua_replaces_the_variables_for_the_log() {
     site.assert_ends_sound(&[OF_LUA_ITSELF]);
 }
 
+/// nginx puts a filter such as Lua's before the module, whose number is not its place then.
+#[test]
+fn lua_may_be_loaded_after_the_module() {
+    let site = start("location / { shortlink; }");
+    let conf = site.nginx.file("nginx.conf");
+    let text = fs::read_to_string(&conf).expect("a configuration");
+    let without = text.replace(&**MODULES, "");
+    let (before, after) = without
+        .split_once("ngx_http_shortlink_module.so;")
+        .expect("the module");
+    let late = format!("{before}ngx_http_shortlink_module.so;\n{}{after}", *MODULES);
+    fs::write(&conf, late).expect("a configuration");
+    let tested = site.nginx.test_configuration();
+    assert!(tested.status.success(), "{tested:?}");
+}
+
+#[test]
+fn lua_chooses_the_code_or_leaves_it_to_the_path() {
+    let site = start(
+        "location / {
+             rewrite_by_lua_block { ngx.var.shortlink_code = ngx.var.arg_code }
+             shortlink;
+             shortlink_fallback @fallback;
+         }
+         location @fallback { return 200 \"$shortlink_code $shortlink_outcome\\n\"; }",
+    );
+    assert_eq!(site.get("/one?code=two").location(), Some(TWO));
+    // There is no such argument, so that Lua sets the variable to nil.
+    assert_eq!(site.get("/one").location(), Some(ONE));
+    let answer = site.get("/nosuchone");
+    assert_eq!(answer.body, b"nosuchone miss\n");
+    site.assert_ends_sound(&[OF_LUA_ITSELF]);
+}
+
 #[test]
 fn lua_replaces_what_the_module_says_of_caching() {
     let site = start(
@@ -300,6 +335,11 @@ fn lua_replaces_what_the_module_says_of_caching() {
              rewrite ^/none/(.*)$ /$1 break;
              shortlink;
              header_filter_by_lua_block { ngx.header['Cache-Control'] = nil }
+         }
+         location /early/ {
+             rewrite ^/early/(.*)$ /$1 break;
+             access_by_lua_block { ngx.header['Cache-Control'] = 'private' }
+             shortlink;
          }
          location /read/ {
              rewrite ^/read/(.*)$ /$1 break;
@@ -316,6 +356,7 @@ fn lua_replaces_what_the_module_says_of_caching() {
         found.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
     assert_eq!(caching("/one"), ["private"]);
+    assert_eq!(caching("/early/one"), ["private"]);
     assert_eq!(caching("/two"), ["private"]);
     assert_eq!(caching("/none/one"), [""; 0]);
     let read = site.get("/read/one");

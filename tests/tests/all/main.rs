@@ -2,6 +2,7 @@
 
 mod authority;
 mod backup;
+mod brands;
 mod campaign_links;
 mod campaigns;
 mod citizen;
@@ -41,6 +42,7 @@ mod links;
 mod logs;
 mod lua;
 mod moves;
+mod named_redis;
 mod names;
 mod newcomer;
 mod openapi;

@@ -546,6 +546,10 @@ fn every_directive_and_variable_is_documented() {
             "{directive}"
         );
         row("Default");
+        assert!(
+            section.contains("\nThis directive appeared "),
+            "{directive}"
+        );
     }
     let documented = reference.matches("\n## shortlink").count();
     assert_eq!(

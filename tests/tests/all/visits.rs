@@ -253,6 +253,61 @@ fn subrequests_and_internal_redirects_make_no_second_visit() {
     assert_eq!(found, ["one", "gone", "one"]);
 }
 
+/// One worker records in the order of the answers: each unwanted visit would come before the last wanted one.
+#[test]
+fn visits_are_recorded_where_they_are_wanted() {
+    let site = site_with(
+        "on interval=10ms",
+        "location / { shortlink; }
+         location /off { shortlink_visits off; rewrite ^/off/(.*) /$1 break; shortlink; }
+         location /some {
+             shortlink_visits on if=$counted;
+             if ($arg_by = probe) { shortlink_visits off; }
+             rewrite ^/some/(.*) /$1 break;
+             shortlink;
+         }
+         location /asked {
+             shortlink_visits off;
+             rewrite ^/asked/(.*) /$1 break;
+             shortlink;
+             shortlink_fallback @fallback;
+         }
+         location @fallback { shortlink_visits on; return 302 https://example.com/; }",
+        "map $shortlink_outcome$arg_from $counted { default 0; redirect 1; redirectoffice \"\"; }",
+    );
+    for path in [
+        "/off/one",
+        "/off/gone",
+        "/asked/two",
+        "/asked/nosuchone",
+        "/some/gone",
+        "/some/one?from=office",
+        "/some/one?by=probe",
+    ] {
+        assert!(matches!(site.get(path).status, 301 | 302 | 410), "{path}");
+    }
+    for path in ["/some/two", "/one"] {
+        assert!(matches!(site.get(path).status, 301 | 302), "{path}");
+    }
+    wait_for_names(&site, 2);
+    let found: Vec<_> = stored(&site).iter().map(Visit::code).collect();
+    assert_eq!(found, ["two", "one"]);
+}
+
+#[test]
+fn a_location_records_visits_that_no_other_does() {
+    let site = site_with(
+        "off",
+        "location / { shortlink; }
+         location /on/ { shortlink_visits on; rewrite ^/on/(.*) /$1 break; shortlink; }",
+        "",
+    );
+    assert_eq!(site.get("/one").status, 302);
+    assert_eq!(site.get("/on/two").status, 301);
+    wait_for_names(&site, 1);
+    assert_eq!(stored(&site)[0].code(), "two");
+}
+
 #[test]
 fn a_link_that_is_gone_is_recorded_as_such_whatever_the_visitor_is_shown() {
     let site = site_with(

@@ -244,7 +244,8 @@ fn metrics_reference_is_what_both_sides_tell() {
          scrape them, and has the alerts and the\ndashboard.\n\n\
          ## nginx\n\n\
          `/edge/metrics` of the internal server ([`shortlink_status`](directives.md#shortlink_status)): the counts of \
-         all workers since\nnginx was started. Counters never decrease, also over reloads and crashes of workers.\n\n\
+         all workers since\nnginx was started. Counters never decrease, also over reloads and crashes of workers. \
+         Those of a Redis with a\n[name](directives.md#several-redis-servers) have the label `redis`.\n\n\
          {}\n\
          ## Sidecar\n\n\
          `/metrics` of each sidecar: the counts of its process, and the state of the database and of Redis as it sees \

@@ -25,13 +25,17 @@ fn parameter<'a>(directive: &'a Directive, name: &str) -> Option<&'a str> {
 
 fn streams(dump: &Dump, ours: u16) -> Finding {
     let check = "streams";
-    let mut recorded = dump.all("shortlink_visits");
-    let recorded = recorded.find(|it| it.words.get(1).is_some_and(|word| word == "on"));
-    let Some(recorded) = recorded else {
+    let recorded = || {
+        let all = dump.all("shortlink_visits");
+        all.filter(|it| it.words.get(1).is_some_and(|word| word == "on"))
+    };
+    if recorded().next().is_none() {
         let advice = "shortlink_visits on, if visits are to be counted";
         return Finding::warn(check, "nginx records no visits", advice);
-    };
-    let theirs = parameter(recorded, "streams").map_or(Some(1), |text| text.parse().ok());
+    }
+    // Those in servers and locations have no such parameter.
+    let streams = recorded().find_map(|it| parameter(it, "streams"));
+    let theirs = streams.map_or(Some(1), |text| text.parse().ok());
     let theirs: u16 = theirs.unwrap_or_default();
     if theirs == ours {
         return Finding::ok(check, format!("visits come in {ours}, and are read there"));
@@ -43,15 +47,23 @@ fn streams(dump: &Dump, ours: u16) -> Finding {
 
 fn prefix(dump: &Dump, ours: &KeyPrefix) -> Finding {
     let default = KeyPrefix::default();
-    let theirs = dump.value("shortlink_redis", "prefix");
-    let theirs = theirs.unwrap_or(default.as_str());
-    if theirs == ours.as_str() {
-        return Finding::ok(
-            "prefix",
-            format!("both have keys of Redis begin with {theirs}"),
-        );
+    let of_block = |block: &Directive| {
+        let prefix = dump.value(&block.words.join(" "), "prefix");
+        prefix.unwrap_or(default.as_str())
+    };
+    // One of several belongs to this sidecar.
+    let mut theirs: Vec<&str> = dump.all("shortlink_redis").map(of_block).collect();
+    if theirs.is_empty() {
+        theirs.push(default.as_str());
     }
     let ours = ours.as_str();
+    if theirs.contains(&ours) {
+        return Finding::ok(
+            "prefix",
+            format!("both have keys of Redis begin with {ours}"),
+        );
+    }
+    let theirs = theirs.join(" or ");
     let found = format!("nginx reads keys that begin with {theirs}, the sidecar writes {ours}");
     let advice = "make `prefix` of shortlink_redis and redis.prefix the same";
     Finding::fail("prefix", found, advice)
@@ -143,6 +155,11 @@ mod tests {
             ("shortlink_visits on streams=4;", 1, Verdict::Fail),
             ("shortlink_visits on;", 4, Verdict::Warn),
             ("shortlink_visits off;", 1, Verdict::Warn),
+            (
+                "server { shortlink_visits on; } shortlink_visits on streams=4;",
+                4,
+                Verdict::Ok,
+            ),
         ] {
             assert_eq!(streams(&dump(text), ours).verdict, verdict, "{text}");
         }
@@ -155,6 +172,10 @@ mod tests {
         assert_eq!(verdict("shortlink_redis { server a:1; }"), Verdict::Ok);
         assert_eq!(verdict("shortlink_redis { prefix sl:; }"), Verdict::Ok);
         assert_eq!(verdict("shortlink_redis { prefix x:; }"), Verdict::Fail);
+        let two = "shortlink_redis { prefix x:; } shortlink_redis b { prefix sl:; }";
+        assert_eq!(verdict(two), Verdict::Ok);
+        let two = "shortlink_redis { prefix x:; } shortlink_redis b { prefix y:; }";
+        assert_eq!(verdict(two), Verdict::Fail);
     }
 
     #[test]

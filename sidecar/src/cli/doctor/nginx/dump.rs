@@ -12,7 +12,7 @@ const FILE: &str = "\n# configuration file ";
 pub(in super::super) struct Directive {
     /// The file of the directive.
     pub(super) file: PathBuf,
-    /// The name of the block around it; empty outside of any.
+    /// The name of the block around it with its parameters; empty outside of any.
     pub(super) block: String,
     /// Its name and parameters.
     pub(super) words: Vec<String>,
@@ -40,7 +40,7 @@ impl Dump {
                     Token::End(end) => {
                         let block = blocks.last().cloned().unwrap_or_default();
                         if end == End::Open {
-                            blocks.push(words[0].clone());
+                            blocks.push(words.join(" "));
                         }
                         found.push(Directive {
                             file: path.into(),
