@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-nginx test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -15,6 +15,7 @@ help:
 	@echo 'make lint    format, clippy and the words of documents, comments and messages'
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
 	@echo 'make test-nginx NGINX_SOURCE=<tarball or tree>   the tests from outside, on that nginx or OpenResty'
+	@echo 'make test-valkey   the tests that depend on Redis, on Valkey 9 (VALKEY=8)'
 	@echo 'make test-asan   the same with AddressSanitizer, on Debian'\''s nginx (or NGINX_SOURCE=…)'
 	@echo 'make explore random faults on the real system for MINUTES (30); SEED=… repeats one, SHRINK=1 finds the fewest'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
@@ -75,6 +76,11 @@ test-nginx: build
 	@scripts/setup test
 	scripts/test-nginx "$(NGINX_SOURCE)" $(or $(TESTS),$(OF_SIDECAR:%=--skip %::) --skip foreign_module::)
 
+# TESTS: filters of the tests from outside, instead of all that depend on Redis.
+test-valkey: build
+	@scripts/setup test
+	scripts/test-valkey "$(or $(VALKEY),9)" $(TESTS)
+
 # On Debian's nginx, or on that of NGINX_SOURCE. TESTS: filters of the tests, instead of all.
 test-asan: build
 	@scripts/setup asan
@@ -105,6 +111,7 @@ bench: build
 	@bench/handshake
 	@bench/visits
 	@bench/revocation
+	@bench/memory
 	@bench/issue --all
 	@bench/rebuild
 	@bench/listing --all

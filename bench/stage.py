@@ -142,8 +142,8 @@ class Stage:
         self.postgres = None
         self.redis_port = free_port()
 
-    def start(self, what, port, words, log=None):
-        process = subprocess.Popen(words, stdout=log, stderr=log)
+    def start(self, what, port, words, log=None, environment=None):
+        process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
         self.processes.append(process)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -156,12 +156,16 @@ class Stage:
                 time.sleep(0.02)
         sys.exit(f"bench: {what} does not listen on port {port}")
 
+    def start_server(self, program, environment=None):
+        """Starts Redis, or another program with its commands, empty."""
+        words = [program, "--port", str(self.redis_port), "--bind", "127.0.0.1"]
+        words += ["--save", "", "--dir", self.directory, "--logfile", f"{self.directory}/redis.log"]
+        self.redis = self.start(program, self.redis_port, words, environment=environment)
+        self.nodes.append(self.redis)
+
     def start_redis(self, codes):
         """Starts Redis and fills it with a link for each code."""
-        words = ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1"]
-        words += ["--save", "", "--dir", self.directory, "--logfile", f"{self.directory}/redis.log"]
-        self.redis = self.start("redis-server", self.redis_port, words)
-        self.nodes.append(self.redis)
+        self.start_server("redis-server")
         Path(self.directory, "codes.txt").write_text("\n".join(codes) + "\n")
         with self.connect() as redis:
             replies = redis.makefile("rb")
@@ -171,6 +175,12 @@ class Stage:
                 for _ in chunk:
                     if replies.readline() != b"+OK\r\n":
                         sys.exit("bench: Redis did not take a record")
+
+    def stop(self):
+        """Ends all servers."""
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait()
 
     def start_cluster(self, masters=3):
         """Starts a cluster without replicas in place of one Redis, empty."""
@@ -299,6 +309,4 @@ def stage(tools=("nginx", "redis-server", "wrk"), lua=False):
         try:
             yield built
         finally:
-            for process in reversed(built.processes):
-                process.terminate()
-                process.wait()
+            built.stop()

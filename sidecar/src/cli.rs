@@ -22,6 +22,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use rand::RngExt;
 use shortlink_client::commands::{self, RemoteCommand};
 use shortlink_client::output::print;
+use shortlink_core::clock::SystemClock;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::ports::Publisher;
 use shortlink_publisher::RedisPublisher;
@@ -219,7 +220,8 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Import(command) => {
-                let publisher = RedisPublisher::new(&config.redis, config.links.negative_ttl_s)?;
+                let (redis, clock) = (&config.redis, Arc::new(SystemClock));
+                let publisher = RedisPublisher::new(redis, config.links.negative_ttl_s, clock)?;
                 let publisher: Arc<dyn Publisher> = Arc::new(publisher);
                 with_store(&config, async |store| {
                     command.run(&config, Arc::clone(store), publisher).await

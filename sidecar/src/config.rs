@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
+use shortlink_core::ended::EndedDays;
 use shortlink_core::target::TargetPolicy;
 use shortlink_core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use shortlink_core::trace::Sampling;
@@ -184,6 +185,7 @@ impl Config {
                 sentinel_login: settings.sentinel_login()?,
                 prefix: settings.prefix("redis.prefix")?,
                 timeout: timeout("redis.timeout_ms")?,
+                ended_days: EndedDays(settings.number("redis.ended_days", 0, 100_000)?),
             },
             codes: Codes {
                 rules: settings.rules()?,

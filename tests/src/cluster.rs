@@ -2,12 +2,11 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use crate::ports;
 use crate::process::Process;
-use crate::redis::{Beats, Redis, try_command};
+use crate::redis::{Beats, Redis, server, try_command};
 use crate::wait::{SOON, until};
 
 /// A port that is free together with that by which nodes talk to each other.
@@ -248,7 +247,7 @@ impl Sentinels {
             );
             let file = directory.join("sentinel.conf");
             std::fs::write(&file, configuration).expect("a configuration");
-            let mut command = Command::new("redis-server");
+            let mut command = server();
             command.arg(&file).arg("--sentinel");
             let log = directory.join("sentinel.log");
             let mut process = Process::start("sentinel", &command, &log);

@@ -65,6 +65,12 @@ impl Tally {
     }
 }
 
+/// The program of the server: that of `SHORTLINK_REDIS_SERVER`, such as a valkey-server, or Debian's.
+pub fn server() -> Command {
+    let program = std::env::var_os("SHORTLINK_REDIS_SERVER");
+    Command::new(program.unwrap_or_else(|| "redis-server".into()))
+}
+
 /// Makes a certificate for `redis.test` and 127.0.0.1, `redis.crt` with its key `redis.key`, signed by `ca.crt`.
 ///
 /// # Panics
@@ -156,7 +162,7 @@ impl Redis {
     }
 
     fn launch(&self, more: &[&str]) -> Process {
-        let mut command = Command::new("redis-server");
+        let mut command = server();
         command.args([
             "--bind",
             "127.0.0.1",

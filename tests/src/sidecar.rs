@@ -18,7 +18,7 @@ pub struct Sidecar {
     directory: PathBuf,
     /// Its file of settings.
     pub config: PathBuf,
-    /// Variables of its environment, from its next start on.
+    /// Variables of its environment, from its next start on, and of its commands.
     pub environment: Vec<(String, String)>,
     /// The port that it listens on, also when it is started again.
     pub port: u16,
@@ -155,9 +155,6 @@ impl Sidecar {
                 Some(value) => command.env(variable, value),
                 None => command.env_remove(variable),
             };
-        }
-        for (variable, value) in &self.environment {
-            command.env(variable, value);
         }
         let log = self.log_path();
         self.process = Some(Process::start("shortlink serve", &command, &log));
@@ -309,6 +306,9 @@ impl Sidecar {
     fn program(&self) -> Command {
         let mut command = program();
         command.env("SHORTLINK_CONFIG", &self.config);
+        for (variable, value) in &self.environment {
+            command.env(variable, value);
+        }
         command
     }
 }

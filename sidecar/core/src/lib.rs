@@ -13,6 +13,7 @@ pub mod campaign;
 pub mod clock;
 pub mod codes;
 pub mod durations;
+pub mod ended;
 pub mod link;
 pub mod named;
 pub mod ports;

@@ -242,6 +242,14 @@ impl Link {
             && self.differences(wanted).is_empty()
     }
 
+    /// Returns the second in which it has ended: that of its revocation, or else of its expiry. A paused link can
+    /// be resumed and has not ended.
+    pub fn ended_s(&self, now: Timestamp) -> Option<u64> {
+        let revoked = self.revoked_at.map(since_1970);
+        let expired = self.bounds().1.map(NonZeroU64::get);
+        revoked.or_else(|| expired.filter(|&second| second <= since_1970(now)))
+    }
+
     /// The record that stands for the link in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use vocabulary::record::MAX_REVISION;
 use vocabulary::{CampaignLinkRecord, Code, Found, LinkRecord, MissReason, Phase, Record};
 
-use crate::link::since_1970;
+use crate::ended::{EndedDays, Stay};
+use crate::link::{Link, since_1970};
 
 /// The records that links should have in Redis at one moment.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Records {
 struct Entry {
     code: Code,
     revision: u64,
+    /// The second in which the link has ended, if it has.
+    ended_s: Option<u64>,
     /// End of its record, which begins at the end of the one before.
     end: usize,
 }
@@ -32,6 +35,8 @@ pub struct Wanted<'a> {
     pub code: Code,
     /// The link's revision.
     pub revision: u64,
+    /// The second in which the link has ended, if it has.
+    pub ended_s: Option<u64>,
     /// The record.
     pub text: &'a [u8],
 }
@@ -46,15 +51,26 @@ impl Records {
         }
     }
 
+    /// The second at which the records are right.
+    pub fn now_s(&self) -> u64 {
+        self.now_s
+    }
+
     /// Reserves capacity for so many records and bytes.
     pub fn reserve(&mut self, records: usize, bytes: usize) {
         self.entries.reserve(records);
         self.text.reserve(bytes);
     }
 
-    /// Adds a link's record. An expired link gets the short form: the answer is the same, and the
-    /// target would only waste memory.
-    pub fn push(&mut self, code: Code, record: &Record<'_>) {
+    /// Adds the record of a link.
+    pub fn push(&mut self, link: &Link) {
+        let now = Timestamp::from_second(self.now_s.cast_signed()).unwrap_or(Timestamp::MAX);
+        self.push_record(link.code, &link.record(), link.ended_s(now));
+    }
+
+    /// Adds a record, of a link that was revoked or has expired in a second or has not. An expired link gets the short
+    /// form: the answer is the same, and the target would only waste memory.
+    pub fn push_record(&mut self, code: Code, record: &Record<'_>, ended_s: Option<u64>) {
         let revision = match record {
             Record::Link(link) => link.revision,
             Record::CampaignLink(link) => link.revision,
@@ -73,6 +89,7 @@ impl Records {
         self.entries.push(Entry {
             code,
             revision,
+            ended_s,
             end: self.text.len(),
         });
     }
@@ -97,6 +114,7 @@ impl Records {
         Wanted {
             code: entry.code,
             revision: entry.revision,
+            ended_s: entry.ended_s,
             text: &self.text[start..entry.end],
         }
     }
@@ -131,14 +149,33 @@ impl Records {
         self.entries.push(Entry {
             code: wanted.code,
             revision: wanted.revision,
+            ended_s: wanted.ended_s,
             end: self.text.len(),
         });
     }
 
+    /// The life of the record at a place.
+    pub fn stay(&self, place: usize, days: EndedDays) -> Stay {
+        days.stay(self.entries[place].ended_s, self.now_s)
+    }
+
+    /// Returns the number of links that need no record any more.
+    pub fn count_over(&self, days: EndedDays) -> u64 {
+        let places = 0..self.len();
+        let over = places.filter(|&place| self.stay(place, days) == Stay::Over);
+        over.count() as u64
+    }
+
     /// Compares the record at a place with the value found under its key.
-    pub fn drift(&self, place: usize, standing: Standing<'_>) -> Option<Drift> {
+    pub fn drift(&self, place: usize, standing: Standing<'_>, days: EndedDays) -> Option<Drift> {
         let wanted = self.get(place);
-        drift_of(wanted.text, wanted.revision, self.now_s, standing)
+        let drift = drift_of(wanted.text, wanted.revision, self.now_s, standing);
+        match drift {
+            drift if self.stay(place, days) != Stay::Over => drift,
+            Some(Drift::Missing) => None,
+            None | Some(Drift::Long) => Some(Drift::Needless),
+            drift => drift,
+        }
     }
 }
 
@@ -181,6 +218,15 @@ pub enum Drift {
     OtherType,
     /// The same revision of a link that has expired, not shortened yet: its answer is the same.
     Long,
+    /// A record of a link that ended so long ago that it needs none: its answer is the same.
+    Needless,
+}
+
+impl Drift {
+    /// Reports whether the value gives the same answer as the record.
+    pub fn is_harmless(self) -> bool {
+        matches!(self, Self::Long | Self::Needless)
+    }
 }
 
 /// Compares the value under a key with the record wanted there at a second.
@@ -243,10 +289,11 @@ mod tests {
             revision: 3,
             ..link("abc")
         };
-        records.push(live.code, &live.record());
+        records.push(&live);
         let mut dead = live.clone();
         dead.valid_until = crate::link::Second::at(moment("2026-05-01T00:00:00Z"));
-        records.push("abd".parse().expect("a code"), &dead.record());
+        dead.code = "abd".parse().expect("a code");
+        records.push(&dead);
         assert_eq!(records.get(0).text, b"1 302 3 0 https://example.com/a");
         assert_eq!(records.get(1).text, b"1 410 3");
         for (place, standing, drift) in [
@@ -268,17 +315,57 @@ mod tests {
             (1, "1 302 3 0 https://example.com/a", Some(Drift::Different)),
         ] {
             assert_eq!(
-                records.drift(place, Standing::Text(standing.as_bytes())),
+                records.drift(place, Standing::Text(standing.as_bytes()), EndedDays(0)),
                 drift,
                 "{standing}"
             );
         }
-        assert_eq!(records.drift(0, Standing::Nothing), Some(Drift::Missing));
-        assert_eq!(
-            records.drift(0, Standing::OtherType),
-            Some(Drift::OtherType)
-        );
+        for (standing, drift) in [
+            (Standing::Nothing, Drift::Missing),
+            (Standing::OtherType, Drift::OtherType),
+        ] {
+            assert_eq!(records.drift(0, standing, EndedDays(7)), Some(drift));
+        }
         let one = records.some([1]);
         assert_eq!((one.len(), one.get(0)), (1, records.get(1)));
+    }
+
+    #[test]
+    fn a_link_needs_no_record_some_days_after_its_end() {
+        let day = |day: &str| moment(&format!("2026-05-{day}T00:00:00Z"));
+        let ended = [
+            (None, None, None, false),
+            (None, Some(day("20")), None, true),
+            (Some(day("20")), None, None, true),
+            (Some(day("25")), None, None, false),
+            // A paused link can be resumed, until it expires.
+            (None, None, Some(day("01")), false),
+            (None, Some(day("20")), Some(day("01")), true),
+        ];
+        let mut records = Records::at(moment("2026-06-01T00:00:00Z"));
+        for (revoked_at, until, paused_at, _) in ended {
+            records.push(&Link {
+                revision: 3,
+                revoked_at,
+                paused_at,
+                valid_until: until.and_then(crate::link::Second::at),
+                ..link("abc")
+            });
+        }
+        let days = EndedDays(10);
+        assert_eq!(records.count_over(days), 3);
+        for (place, (.., is_over)) in ended.into_iter().enumerate() {
+            let drift = |text: &str| records.drift(place, Standing::Text(text.as_bytes()), days);
+            let stands = String::from_utf8(records.get(place).text.to_vec()).expect("a text");
+            let (missing, same) = match is_over {
+                true => (None, Some(Drift::Needless)),
+                false => (Some(Drift::Missing), None),
+            };
+            assert_eq!(records.drift(place, Standing::Nothing, days), missing);
+            assert_eq!(drift(&stands), same, "{stands}");
+            // An earlier state would redirect, whether the link needs a record or not.
+            let older = drift("1 302 2 0 https://example.com/a");
+            assert_eq!(older, Some(Drift::Older));
+        }
     }
 }

@@ -14,6 +14,7 @@ use vocabulary::{CampaignId, Code, Record, RedirectStatus};
 use crate::audit::{Action, ChangedBy};
 use crate::campaign::{Campaign, CampaignTarget};
 use crate::clock::Clock;
+use crate::ended::{EndedDays, Stay};
 use crate::link::{Destination, Link};
 use crate::ports::{
     DataSet, Filled, Mark, PublishError, Published, Publisher, RecordIndex, Session, Stood,
@@ -161,6 +162,8 @@ pub struct MemoryPublisher {
     is_away: AtomicBool,
     is_full: AtomicBool,
     incarnation: AtomicU32,
+    /// The days for which records of ended links stay.
+    ended_days: AtomicU32,
 }
 
 impl MemoryPublisher {
@@ -197,6 +200,11 @@ impl MemoryPublisher {
         self.counters.lock().expect("no holder panics").clear();
         self.campaigns.lock().expect("no holder panics").clear();
         *self.mark.lock().expect("no holder panics") = None;
+    }
+
+    /// Lets the records of ended links stay for some days.
+    pub fn set_ended_days(&self, days: u32) {
+        self.ended_days.store(days, Ordering::SeqCst);
     }
 
     fn session(&self) -> Session {
@@ -364,6 +372,10 @@ impl Publisher for MemoryPublisher {
 
 #[async_trait]
 impl RecordIndex for MemoryPublisher {
+    fn ended_days(&self) -> EndedDays {
+        EndedDays(self.ended_days.load(Ordering::SeqCst))
+    }
+
     async fn fill(&self, records: &Records) -> Result<Filled, PublishError> {
         let drifts = self.compare(records).await?;
         let mut filled = Filled {
@@ -381,7 +393,11 @@ impl RecordIndex for MemoryPublisher {
                 _ => filled.replaced += 1,
             }
             let wanted = records.get(place);
-            standing.insert(wanted.code, wanted.text.to_vec());
+            // Here no time passes: what Redis has only for a moment is gone.
+            match records.stay(place, self.ended_days()) {
+                Stay::Over => standing.remove(&wanted.code),
+                _ => standing.insert(wanted.code, wanted.text.to_vec()),
+            };
         }
         Ok(filled)
     }
@@ -392,7 +408,7 @@ impl RecordIndex for MemoryPublisher {
         let drifts = (0..records.len()).filter_map(|place| {
             let text = standing.get(&records.get(place).code);
             let standing = text.map_or(Standing::Nothing, |text| Standing::Text(text));
-            Some((place, records.drift(place, standing)?))
+            Some((place, records.drift(place, standing, self.ended_days())?))
         });
         Ok(drifts.collect())
     }

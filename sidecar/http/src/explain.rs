@@ -129,7 +129,7 @@ fn agreement(explanation: &Explanation) -> &'static str {
         (None, Some(Stood::Text(text))) if text.starts_with(b"1 404 ") => "same",
         (None, Some(_)) => "stray",
         (Some(_), Some(_)) => match explanation.drift {
-            None | Some(Drift::Long) => "same",
+            None | Some(Drift::Long | Drift::Needless) => "same",
             Some(Drift::Missing) => "missing",
             Some(Drift::Negative) => "negative",
             Some(Drift::Older) => "older",

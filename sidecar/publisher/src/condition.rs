@@ -14,7 +14,9 @@ use super::servers::{Address, RedisOptions, Servers, UrlError};
 pub struct ServerCondition {
     /// Address of the server.
     pub address: String,
-    /// Its version; empty if permission to read it is missing.
+    /// `redis` or, for another program with its commands, the name that this gives itself, such as `valkey`.
+    pub program: String,
+    /// The version of the program; empty if permission to read it is missing.
     pub version: String,
     /// `master` or `slave`.
     pub role: String,
@@ -111,9 +113,17 @@ async fn examine_one(address: Address, prefix: &KeyPrefix) -> Result<ServerCondi
         let nanoseconds = i32::try_from(microseconds * 1000).ok()?;
         Timestamp::new(seconds, nanoseconds).ok()
     });
+    // Others report in `redis_version` the Redis that they are compatible with.
+    let other = told.get("server_name").filter(|name| **name != "redis");
+    let program = other.map_or("redis", |name| *name).to_owned();
+    let version = match text(&format!("{program}_version")) {
+        version if version.is_empty() => text("redis_version"),
+        version => version,
+    };
     Ok(ServerCondition {
         address: shown,
-        version: text("redis_version"),
+        program,
+        version,
         role: text("role"),
         maxmemory_policy: text("maxmemory_policy"),
         has_append_only_file: text("aof_enabled") == "1",

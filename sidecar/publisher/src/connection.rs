@@ -18,7 +18,8 @@ use super::servers::{Handle, RedisOptions, Servers, UrlError};
 /// Pause after a failure, without attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Writes a record unless the key has a newer one; returns the revision of that, or 0.
+/// Writes a record unless the key has a newer one; returns the revision of that, or 0. With a third argument the record
+/// expires after so many seconds, and without it never, whatever the present one does.
 ///
 /// Whatever the version of the present record, its second field is its kind and its third its
 /// revision; the compact record of a campaign's link implies revision 1. A negative
@@ -41,7 +42,11 @@ if type(present) == 'string' then
         end
     end
 end
-redis.call('SET', KEYS[1], ARGV[1])
+if ARGV[3] then
+    redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
+else
+    redis.call('SET', KEYS[1], ARGV[1])
+end
 return 0
 ";
 

@@ -15,6 +15,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use shortlink_core::campaign::Campaign;
+use shortlink_core::ended::{EndedDays, Stay};
 use shortlink_core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
 use shortlink_core::records::{Drift, Records, Standing};
 use tokio::sync::mpsc;
@@ -61,6 +62,7 @@ pub struct RedisIndex {
     servers: Servers,
     connection: Connection,
     prefix: KeyPrefix,
+    ended_days: EndedDays,
     limit: Duration,
     /// By the server's address.
     idle: Mutex<HashMap<String, Vec<Wire>>>,
@@ -79,6 +81,7 @@ impl RedisIndex {
             servers: Servers::new(options)?,
             connection: Connection::new(options, limit)?,
             prefix: options.prefix.clone(),
+            ended_days: options.ended_days,
             limit,
             idle: Mutex::default(),
             is_full: AtomicBool::new(false),
@@ -211,23 +214,36 @@ impl RedisIndex {
         Ok(repeated)
     }
 
-    /// Stores records unless their keys exist; returns the places of those whose keys do.
+    /// Stores records unless their keys exist; returns the places of those whose keys do, and of those that Redis needs
+    /// no more.
     async fn store_where_nothing_stands(
         &self,
         records: &Records,
     ) -> Result<Vec<usize>, PublishError> {
         let mut commands = Commands::default();
-        for wanted in records.iter() {
-            commands.begin(4);
+        let (mut refused, mut places) = (Vec::new(), Vec::with_capacity(records.len()));
+        for (place, wanted) in records.iter().enumerate() {
+            let expiry_s = match records.stay(place, self.ended_days) {
+                Stay::Over => {
+                    refused.push(place);
+                    continue;
+                }
+                stay => stay.expiry_s(),
+            };
+            places.push(place);
+            commands.begin(if expiry_s.is_some() { 6 } else { 4 });
             commands.word(&[b"SET"]);
             commands.word(&[self.prefix.as_bytes(), b"l:", wanted.code.as_bytes()]);
             commands.word(&[wanted.text]);
             commands.word(&[b"NX"]);
+            if let Some(seconds) = expiry_s {
+                commands.word(&[b"EX"]);
+                commands.word(&[seconds.to_string().as_bytes()]);
+            }
         }
-        let mut refused = Vec::new();
-        self.exchange("store link records", commands, |place, answer| {
+        self.exchange("store link records", commands, |index, answer| {
             if answer == Standing::Nothing {
-                refused.push(place);
+                refused.push(places[index]);
             }
         })
         .await?;
@@ -291,12 +307,16 @@ impl RedisIndex {
 
     /// Replaces the records of links; returns the number left out since a newer one stands there.
     async fn replace(&self, records: &Records) -> Result<u64, PublishError> {
-        let keyed = records.iter().map(|wanted| KeyedRecord {
-            key: self.prefix.link_key(&wanted.code),
-            record: wanted.text.to_vec(),
-            revision: wanted.revision,
-            is_withdrawn_when_full: false,
-        });
+        let keyed = records
+            .iter()
+            .enumerate()
+            .map(|(place, wanted)| KeyedRecord {
+                key: self.prefix.link_key(&wanted.code),
+                record: wanted.text.to_vec(),
+                revision: wanted.revision,
+                expiry_s: records.stay(place, self.ended_days).expiry_s(),
+                is_withdrawn_when_full: false,
+            });
         let newer = self.publish("store link records", keyed).await?;
         Ok(newer.len() as u64)
     }
@@ -352,6 +372,10 @@ fn stood(standing: Standing<'_>) -> Stood {
 
 #[async_trait]
 impl RecordIndex for RedisIndex {
+    fn ended_days(&self) -> EndedDays {
+        self.ended_days
+    }
+
     async fn fill(&self, records: &Records) -> Result<Filled, PublishError> {
         let mut filled = Filled::default();
         if records.is_empty() {
@@ -401,7 +425,8 @@ impl RecordIndex for RedisIndex {
         let codes: Vec<vocabulary::Code> = records.iter().map(|wanted| wanted.code).collect();
         let codes = codes.iter().map(vocabulary::Code::as_bytes);
         self.read_each(codes, |place, standing| {
-            drifts.extend(records.drift(place, standing).map(|drift| (place, drift)));
+            let drift = records.drift(place, standing, self.ended_days);
+            drifts.extend(drift.map(|drift| (place, drift)));
         })
         .await?;
         Ok(drifts)

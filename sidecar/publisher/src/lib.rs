@@ -2,8 +2,8 @@
 //!
 //! The keys, named by [`vocabulary::keys`]:
 //!
-//! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by a script, which
-//!   never puts an older revision in place of a newer one.
+//! - `<prefix>l:<code>`: a link's record, with an expiry in Redis if the link has ended
+//!   ([`shortlink_core::ended`]). Written by a script, which never puts an older revision in place of a newer one.
 //! - the same key with the negative record `1 404 <generation>` and a short expiry, for an unknown code;
 //!   written only where the key is empty.
 //! - `<prefix>c:<id>`: a campaign's record, written in the same way.
@@ -22,11 +22,16 @@ mod tls;
 mod visits;
 mod wire;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use shortlink_core::campaign::Campaign;
-use shortlink_core::link::Link;
+use shortlink_core::clock::Clock;
+use shortlink_core::ended::{EndedDays, Stay};
+use shortlink_core::link::{Link, since_1970};
 use shortlink_core::ports::{DataSet, Mark, PublishError, Published, Publisher, Session};
 use vocabulary::{Code, KeyPrefix, Record};
 
@@ -56,6 +61,9 @@ pub struct RedisPublisher {
     connection: Connection,
     prefix: KeyPrefix,
     negative_ttl_s: u64,
+    ended_days: EndedDays,
+    /// The clock that links end by.
+    clock: Arc<dyn Clock>,
     /// The connection that was marked last, and the generation of its data set.
     current: Mutex<(Session, u64)>,
 }
@@ -65,13 +73,28 @@ impl RedisPublisher {
     ///
     /// # Errors
     /// Fails if the URL does not name a Redis server.
-    pub fn new(options: &RedisOptions, negative_ttl_s: u64) -> Result<Self, UrlError> {
+    pub fn new(
+        options: &RedisOptions,
+        negative_ttl_s: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, UrlError> {
         Ok(Self {
             connection: Connection::new(options, options.timeout)?,
             prefix: options.prefix.clone(),
             negative_ttl_s,
+            ended_days: options.ended_days,
+            clock,
             current: Mutex::default(),
         })
+    }
+
+    /// The records of links as they are now.
+    fn records_of(&self, links: &[Link]) -> Vec<KeyedRecord> {
+        let now = self.clock.now();
+        let records = links
+            .iter()
+            .map(|link| KeyedRecord::of_link(&self.prefix, link, self.ended_days, now));
+        records.collect()
     }
 
     /// Writes records. A server that is full refuses them all; then those that stand there and may not are
@@ -131,17 +154,37 @@ struct KeyedRecord {
     key: String,
     record: Vec<u8>,
     revision: u64,
+    /// The seconds after which Redis deletes it, if it does.
+    expiry_s: Option<u64>,
     /// The fallback can answer instead. It cannot for all links of a campaign at once, so that only the record of
     /// a campaign that does not redirect is withdrawn.
     is_withdrawn_when_full: bool,
 }
 
 impl KeyedRecord {
+    fn of_link(prefix: &KeyPrefix, link: &Link, days: EndedDays, now: Timestamp) -> Self {
+        let stay = days.stay(link.ended_s(now), since_1970(now));
+        let record = match stay {
+            Stay::Over => Record::Revoked {
+                revision: link.revision,
+            },
+            _ => link.record(),
+        };
+        Self {
+            key: prefix.link_key(&link.code),
+            record: record.to_vec(),
+            revision: link.revision,
+            expiry_s: stay.expiry_s(),
+            is_withdrawn_when_full: true,
+        }
+    }
+
     fn of_campaign(prefix: &KeyPrefix, campaign: &Campaign) -> Self {
         Self {
             key: prefix.campaign_key(campaign.id),
             record: campaign.record().to_vec(),
             revision: campaign.revision,
+            expiry_s: None,
             is_withdrawn_when_full: campaign.paused_at.is_some() || campaign.revoked_at.is_some(),
         }
     }
@@ -158,6 +201,7 @@ async fn publish_all(
             let mut command = redis::cmd("EVALSHA");
             command.arg(sha).arg(1).arg(&record.key);
             command.arg(&record.record).arg(record.revision);
+            command.arg(record.expiry_s);
             command
         });
         redis.send(commands.collect()).await
@@ -180,10 +224,12 @@ async fn publish_all(
 #[async_trait]
 impl Publisher for RedisPublisher {
     async fn publish_new(&self, links: &[Link]) -> Result<Published, PublishError> {
-        let commands = links.iter().map(|link| {
+        let commands = self.records_of(links).into_iter().map(|record| {
             let mut command = redis::cmd("SET");
-            command.arg(self.prefix.link_key(&link.code));
-            command.arg(link.record().to_vec()).arg("NX");
+            command.arg(record.key).arg(record.record).arg("NX");
+            if let Some(seconds) = record.expiry_s {
+                command.arg("EX").arg(seconds);
+            }
             command
         });
         let commands = commands.collect();
@@ -218,13 +264,7 @@ impl Publisher for RedisPublisher {
     }
 
     async fn publish(&self, links: &[Link]) -> Result<Published, PublishError> {
-        let records = links.iter().map(|link| KeyedRecord {
-            key: self.prefix.link_key(&link.code),
-            record: link.record().to_vec(),
-            revision: link.revision,
-            is_withdrawn_when_full: true,
-        });
-        self.publish_records(records.collect()).await
+        self.publish_records(self.records_of(links)).await
     }
 
     async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<Published, PublishError> {

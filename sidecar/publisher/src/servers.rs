@@ -14,6 +14,7 @@ use redis::{
 };
 use redis::{Pipeline, RedisError, RedisFuture, TlsMode, Value};
 use secrecy::{ExposeSecret, SecretString};
+use shortlink_core::ended::EndedDays;
 use vocabulary::KeyPrefix;
 
 use super::cluster::{Answer, Cluster, Masters};
@@ -82,6 +83,8 @@ pub struct RedisOptions {
     pub prefix: KeyPrefix,
     /// The time limit of an operation.
     pub timeout: Duration,
+    /// The days for which the records of ended links stay.
+    pub ended_days: EndedDays,
 }
 
 /// Opens connections.
@@ -111,7 +114,7 @@ pub(super) enum Handle {
 impl Servers {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, UrlError> {
         let url = options.url.expose_secret();
-        let mut info = url.into_connection_info()?;
+        let mut info = without_name(url.into_connection_info()?);
         let certificates = &options.certificates;
         let is_secured = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         let tls = match is_secured {
@@ -164,9 +167,10 @@ impl Servers {
                     .get_multiplexed_async_connection_with_config(&config)
                     .await?,
             ),
-            Self::Sentinel(client, _) => {
-                let mut client = client.lock().await;
-                Handle::One(client.get_async_connection_with_config(&config).await?)
+            Self::Sentinel(..) => {
+                let client = Client::open(self.master().await?.info)?;
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                Handle::One(connection.await?)
             }
             Self::Cluster(cluster) => Handle::Cluster(cluster.connect().await?),
         })
@@ -180,7 +184,7 @@ impl Servers {
             Self::Cluster(_) => return Err(io::Error::other("there is no one server").into()),
         };
         Ok(Address {
-            info: client.get_connection_info().clone(),
+            info: without_name(client.get_connection_info().clone()),
             tls: tls.clone(),
         })
     }
@@ -195,6 +199,13 @@ impl Servers {
         let masters = map.masters.iter();
         Ok(masters.map(|master| master.address.clone()).collect())
     }
+}
+
+/// Settings by which the library does not send its name, a command that Redis has from 7.2 on and that the sidecar's
+/// user has no right to. In a cluster the library sends it all the same, and goes on when it is refused.
+fn without_name(info: ConnectionInfo) -> ConnectionInfo {
+    let settings = info.redis_settings().clone();
+    info.set_redis_settings(settings.set_skip_set_lib_name())
 }
 
 /// The client of sentinels that know the master whose group the URL names.

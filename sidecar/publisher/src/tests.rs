@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
-use shortlink_core::testing::link;
+use shortlink_core::testing::{ManualClock, link, moment};
 
 use super::*;
 
@@ -23,6 +23,7 @@ pub(super) fn options(url: &str, timeout: Duration) -> RedisOptions {
         sentinel_login: None,
         prefix: KeyPrefix::default(),
         timeout,
+        ended_days: EndedDays(7),
     }
 }
 
@@ -61,7 +62,8 @@ impl Server {
     }
 
     fn publisher(&self, timeout: Duration) -> RedisPublisher {
-        RedisPublisher::new(&options(&self.url(), timeout), 30).expect("a good URL")
+        let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+        RedisPublisher::new(&options(&self.url(), timeout), 30, clock).expect("a good URL")
     }
 
     pub(super) async fn redis(&self) -> redis::aio::MultiplexedConnection {
@@ -86,13 +88,15 @@ impl Drop for Server {
 }
 
 fn spawn(directory: &tempfile::TempDir) -> Child {
-    Command::new("redis-server")
+    // As the tests from outside.
+    let program = std::env::var_os("SHORTLINK_REDIS_SERVER");
+    Command::new(program.unwrap_or_else(|| "redis-server".into()))
         .args(["--port", "0", "--save", "", "--appendonly", "no"])
         .args(["--unixsocket", "redis.sock"])
         .current_dir(directory)
         .stdout(Stdio::null())
         .spawn()
-        .expect("redis-server is installed")
+        .expect("a server is installed")
 }
 
 /// Publishes until it works.
@@ -113,6 +117,58 @@ fn revision(revision: u64) -> Link {
     Link {
         revision,
         ..link("abc")
+    }
+}
+
+/// The seconds until Redis deletes a link's record; -1 for never.
+async fn life(redis: &mut redis::aio::MultiplexedConnection, code: &str) -> i64 {
+    let life = redis.ttl(format!("sl:l:{code}")).await;
+    life.expect("a working Redis")
+}
+
+#[tokio::test]
+async fn the_record_of_an_ended_link_expires_unless_the_link_goes_on() {
+    let server = Server::start();
+    let mut redis = server.redis().await;
+    let publisher = server.publisher(Duration::from_secs(5));
+    let day = |day: &str| moment(&format!("2026-05-{day}T00:00:00Z"));
+    let until = |at: &str| shortlink_core::link::Second::at(day(at));
+    let revoked = Link {
+        revoked_at: Some(day("31")),
+        ..revision(2)
+    };
+    let expired = Link {
+        valid_until: until("01"),
+        ..revision(3)
+    };
+    let paused = Link {
+        paused_at: Some(day("01")),
+        ..revision(4)
+    };
+    const DAY: i64 = 86_400;
+    for (link, record, lives) in [
+        (&revision(1), "1 302 1 0 https://example.com/a", -1..=-1),
+        (&revoked, "1 410 2", 6 * DAY - 60..=6 * DAY),
+        (&expired, "1 410 3", 240..=300),
+        (&paused, "1 410 4", -1..=-1),
+    ] {
+        // A new key, then one that has a record: another writer's, which may have an expiry.
+        for is_new in [true, false] {
+            let present = record.replace(|it: char| it.is_ascii_digit(), "0");
+            if is_new {
+                redis.del::<_, ()>("sl:l:abc").await.expect("a deletion");
+            } else {
+                let set = redis.set_ex::<_, _, ()>("sl:l:abc", present, 50);
+                set.await.expect("a record");
+            }
+            let links = std::slice::from_ref(link);
+            let published = publisher.publish_new(links).await;
+            assert_eq!(published.expect("a working Redis").newer, []);
+            let stands: String = redis.get("sl:l:abc").await.expect("a record");
+            assert_eq!(stands, record, "new: {is_new}");
+            let life = life(&mut redis, "abc").await;
+            assert!(lives.contains(&life), "{record}: {life} s, new: {is_new}");
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl Kind {
             Drift::Newer(_) => Self::Newer,
             Drift::Different => Self::Different,
             Drift::OtherType => Self::WrongType,
-            Drift::Long => return None,
+            Drift::Long | Drift::Needless => return None,
         })
     }
 }

@@ -118,7 +118,7 @@ impl Inspector {
             return Ok(false);
         };
         let mut records = Records::at(self.clock.now());
-        records.push(link.code, &link.record());
+        records.push(&link);
         let filled = self.index.fill(&records).await?;
         Ok(filled.newer == 0)
     }

@@ -187,7 +187,10 @@ impl Explainer {
             .await
             .and_then(|mut it| it.pop());
         let drift = match (&kept, &stood) {
-            (Some(kept), Some(stood)) => kept.records.drift(0, stood.standing()),
+            (Some(kept), Some(stood)) => {
+                let days = self.index.ended_days();
+                kept.records.drift(0, stood.standing(), days)
+            }
             _ => None,
         };
         // The record in Redis may name another campaign than SQL.
@@ -268,7 +271,7 @@ impl Explanation {
         let (link, campaign) = (found(self.stood.as_ref()), found(campaign_stood));
         let given = judge(code, link, campaign, now, &mut room);
         if !matches!(given, judge::Answer::Miss(_)) {
-            let is_same = matches!(self.drift, None | Some(Drift::Long));
+            let is_same = self.drift.is_none_or(Drift::is_harmless);
             let is_named = campaign_of(link) == self.campaign.as_ref().map(|it| it.id);
             let agrees = is_named && self.campaign_agrees == Some(true);
             let link = link_state.filter(|_| is_same).or(implied(link, now));

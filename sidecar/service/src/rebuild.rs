@@ -23,6 +23,7 @@ use shortlink_store::Store;
 use tokio::time::Instant;
 
 use crate::jobs::{Job, Next};
+use crate::refill;
 
 /// The number of links per page.
 const PAGE: u32 = 2048;
@@ -71,8 +72,8 @@ pub struct RebuildJob {
 struct Walk {
     note: Note,
     pages: BoxStream<'static, Result<Done, RebuildError>>,
-    /// Positions of the last [`BACK`], the oldest first.
-    trail: VecDeque<(Instant, i64, u64)>,
+    /// Positions of the last [`BACK`], with the counts of links, the oldest first.
+    trail: VecDeque<(Instant, i64, [u64; 2])>,
     look_at: Instant,
     /// The number of losses of written records by Redis.
     returns: u32,
@@ -98,9 +99,14 @@ struct Note {
     after: i64,
     /// The count of processed links.
     done: u64,
+    /// The number of those that need no record any more.
+    #[serde(default)]
+    ended: u64,
     /// The same, as of [`BACK`] ago.
     safe_after: i64,
     safe_done: u64,
+    #[serde(default)]
+    safe_ended: u64,
     /// The data set of Redis at that time.
     incarnation: String,
 }
@@ -110,8 +116,10 @@ impl Note {
         Self {
             after: Place::START.0,
             done: 0,
+            ended: 0,
             safe_after: Place::START.0,
             safe_done: 0,
+            safe_ended: 0,
             incarnation,
         }
     }
@@ -142,14 +150,22 @@ impl Job for RebuildJob {
             return Ok(Next::Idle);
         };
         let Some(page) = walk.pages.next().await else {
+            let ended = walk.note.ended;
             self.walk = None;
             self.rebuild.store.take_note(Self::NAME, None).await?;
+            refill::note_ended(&self.rebuild.store, ended).await?;
             self.progress.total = self.progress.done;
             return Ok(Next::Idle);
         };
-        let (filled, links, next) = page?;
+        let Done {
+            filled,
+            links,
+            ended,
+            next,
+        } = page?;
         self.progress.filled += filled;
         walk.note.done += links;
+        walk.note.ended += ended;
         self.progress.done = walk.note.done;
         if let Some(Place(after)) = next {
             walk.note.after = after;
@@ -189,11 +205,11 @@ impl Walk {
     /// Adds the position to the trail.
     fn mark(&mut self) {
         let Self { note, trail, .. } = self;
-        trail.push_back((Instant::now(), note.after, note.done));
+        trail.push_back((Instant::now(), note.after, [note.done, note.ended]));
         while trail.len() > 1 && trail[1].0.elapsed() > BACK {
             trail.pop_front();
         }
-        (note.safe_after, note.safe_done) = (trail[0].1, trail[0].2);
+        (note.safe_after, [note.safe_done, note.safe_ended]) = (trail[0].1, trail[0].2);
     }
 }
 
@@ -236,8 +252,7 @@ impl Rebuild {
         }
     }
 
-    /// Writes the pages after a position, several concurrently; yields for each, in order, its
-    /// result, its number of links, and the beginning of the next.
+    /// Writes the pages after a position, several concurrently; yields the results in order.
     fn filled_pages(&self, after: Place) -> BoxStream<'static, Result<Done, RebuildError>> {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let pages = stream::try_unfold(Some(after), move |after| {
@@ -255,8 +270,12 @@ impl Rebuild {
         let filled = pages.map_ok(move |Page { records, next }| {
             let index = Arc::clone(&index);
             async move {
-                let filled = patiently(|| index.fill(&records)).await?;
-                Ok((filled, records.len() as u64, next))
+                Ok(Done {
+                    filled: patiently(|| index.fill(&records)).await?,
+                    links: records.len() as u64,
+                    ended: records.count_over(index.ended_days()),
+                    next,
+                })
             }
         });
         filled.try_buffered(self.lanes).boxed()
@@ -268,7 +287,11 @@ impl Rebuild {
         self.fill_campaigns().await?;
         Ok(Walk {
             pages: self.filled_pages(Place(note.after)),
-            trail: VecDeque::from([(Instant::now(), note.safe_after, note.safe_done)]),
+            trail: VecDeque::from([(
+                Instant::now(),
+                note.safe_after,
+                [note.safe_done, note.safe_ended],
+            )]),
             look_at: Instant::now() + NOTE_EVERY,
             note,
             returns,
@@ -288,13 +311,14 @@ impl Rebuild {
         let keys = patiently(|| self.index.count()).await?;
         // The count is inexact: other keys may hide lost ones, and keys may have been deleted. It
         // detects a Redis that was emptied.
-        if keys < note.done / 10 * 9 {
+        if keys < note.done.saturating_sub(note.ended) / 10 * 9 {
             return Ok(Some(Note::start(incarnation)));
         }
         if incarnation != note.incarnation {
             return Ok(Some(Note {
                 after: note.safe_after,
                 done: note.safe_done,
+                ended: note.safe_ended,
                 incarnation,
                 ..note.clone()
             }));
@@ -319,8 +343,16 @@ async fn patiently<'a, T>(
     }
 }
 
-/// The result of a page, its number of links, and the beginning of the next.
-type Done = (Filled, u64, Option<Place>);
+/// The result of a page.
+struct Done {
+    filled: Filled,
+    /// Its number of links.
+    links: u64,
+    /// The number of those that need no record any more.
+    ended: u64,
+    /// The beginning of the next page.
+    next: Option<Place>,
+}
 
 /// A reason why a rebuild ended early.
 #[derive(Debug, thiserror::Error)]

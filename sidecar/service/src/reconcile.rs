@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::drift::{InspectError, Inspector};
 use crate::jobs::{Job, Next};
+use crate::refill;
 
 /// The interval at which some links are compared.
 pub const EVERY: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ pub struct Reconcile {
     inspector: Inspector,
     links_per_step: u32,
     position: Place,
+    /// The number of links before the position that need no record any more.
+    ended: u64,
     noted_at: Instant,
     /// The generation that is compared as a whole, at full speed, from the beginning.
     incomplete: Option<u64>,
@@ -44,6 +47,7 @@ impl Reconcile {
             inspector,
             links_per_step: links_per_s,
             position: Place::START,
+            ended: 0,
             noted_at: Instant::now(),
             incomplete: None,
             newer: 0,
@@ -53,7 +57,7 @@ impl Reconcile {
 
     async fn note(&mut self) -> Result<(), InspectError> {
         self.noted_at = Instant::now();
-        let text = Some(self.position.0.to_string());
+        let text = Some(format!("{} {}", self.position.0, self.ended));
         Ok(self.inspector.store.take_note(Self::NAME, text).await?)
     }
 
@@ -68,6 +72,7 @@ impl Reconcile {
             .records_after(self.position, limit, clock.now())
             .await?;
         let drifts = index.compare(&page.records).await?;
+        let ended = page.records.count_over(index.ended_days());
         let suspects = drifts.iter().map(|(at, _)| page.records.get(*at).code);
         let confirmed = self.inspector.confirm(suspects.collect()).await?;
         let count = |is_counted: fn(&Drift) -> bool| {
@@ -76,12 +81,13 @@ impl Reconcile {
         };
         // A newer record in Redis needs an operator: SQL may have lost a change.
         let newer = count(|drift| matches!(drift, Drift::Newer(_)));
-        let lost = count(|drift| !matches!(drift, Drift::Long | Drift::Newer(_)));
+        let lost = count(|drift| !drift.is_harmless() && !matches!(drift, Drift::Newer(_)));
         index.fill(&confirmed.records).await?;
         if lost > 0 {
             tracing::info!(links = lost, "records in Redis were put right");
         }
         self.newer_now += newer;
+        self.ended += ended;
         Ok(page.next)
     }
 
@@ -110,6 +116,8 @@ impl Reconcile {
             );
         }
         self.newer = newer;
+        let ended = std::mem::take(&mut self.ended);
+        refill::note_ended(&self.inspector.store, ended).await?;
         if let Some(generation) = self.incomplete.take() {
             self.inspector.store.note_compared(generation).await?;
             tracing::info!(generation, "the data set of Redis was compared as a whole");
@@ -127,8 +135,12 @@ impl Job for Reconcile {
 
     async fn begin(&mut self) -> Result<(), InspectError> {
         let note = self.inspector.store.note(Self::NAME).await?;
-        let place = note.and_then(|text| text.parse().ok());
-        self.position = place.map_or(Place::START, Place);
+        let note = note
+            .as_deref()
+            .map(|text| text.split_once(' ').unwrap_or((text, "0")));
+        let note = note.and_then(|(place, ended)| Some((place.parse().ok()?, ended.parse().ok()?)));
+        let (place, ended) = note.unwrap_or((Place::START.0, 0));
+        (self.position, self.ended) = (Place(place), ended);
         Ok(())
     }
 
@@ -139,7 +151,7 @@ impl Job for Reconcile {
             left = left.max(FAST);
         }
         if incomplete != self.incomplete {
-            self.position = Place::START;
+            (self.position, self.ended) = (Place::START, 0);
             // Noted first: a run after a failure must not begin in the middle.
             self.note().await?;
             self.incomplete = incomplete;

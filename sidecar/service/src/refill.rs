@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use shortlink_core::ports::{PublishError, RecordIndex};
+use shortlink_core::ports::{PublishError, RecordIndex, StoreError};
+use shortlink_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
@@ -17,6 +18,14 @@ use crate::jobs::{Claims, Job, Next, Outcome, Run};
 
 /// The interval at which the keys of Redis are counted.
 pub const EVERY: Duration = Duration::from_secs(2);
+
+/// The note of the number of links that need no record any more.
+const ENDED: &str = "ended";
+
+/// Notes how many links a walk through all of them has found that need no record any more.
+pub(super) async fn note_ended(store: &Store, ended: u64) -> Result<(), StoreError> {
+    store.take_note(ENDED, Some(ended.to_string())).await
+}
 
 /// Rebuilds Redis whenever it is empty or nearly so.
 pub struct Refill {
@@ -39,12 +48,18 @@ pub struct Settled {
 
 impl Refill {
     /// Returns true when Redis has less than half of its keys, and has lost them since the last
-    /// rebuild. A Redis that cannot hold more is not filled repeatedly.
-    async fn is_empty(&self) -> Result<bool, InspectError> {
+    /// rebuild. A Redis that cannot hold more is not filled repeatedly. Links whose records have left Redis are counted
+    /// by those who walk through all of them.
+    pub(super) async fn is_empty(&self) -> Result<bool, InspectError> {
         let keys = self.index.count().await?;
         let usage = self.claims.store.code_usage(0).await?;
         let links: u64 = usage.iter().map(|usage| usage.links).sum();
         if keys >= links.div_ceil(2) {
+            return Ok(false);
+        }
+        let ended = self.claims.store.note(ENDED).await?;
+        let ended = ended.and_then(|text| text.parse().ok()).unwrap_or_default();
+        if keys >= links.saturating_sub(ended).div_ceil(2) {
             return Ok(false);
         }
         let Some(settled) = &self.settled else {

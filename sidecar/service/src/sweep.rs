@@ -4,7 +4,7 @@
 //! same answer and takes a fraction of the memory. Links whose quarantine is over are deleted, in
 //! an order that is correct wherever it is interrupted:
 //!
-//! 1. Redis answers 410 for the link, if it did not already.
+//! 1. Redis answers 410 for the link, or has no record of it any more.
 //! 2. SQL deletes the link and reserves its code, in one transaction.
 //! 3. Once no process can still write an earlier state, the record is removed from Redis.
 //! 4. The code is free.
@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{ExpiryPlace, Place, RecordIndex, Stood};
-use shortlink_core::records::first_fields;
+use shortlink_core::records::{Drift, first_fields};
 use shortlink_store::Store;
 use vocabulary::Code;
 
@@ -147,7 +147,8 @@ impl Sweep {
         }
         self.index.fill(&dead).await?;
         // A record that still differs could redirect once SQL has deleted the link.
-        let wrong = self.index.compare(&dead).await?;
+        let mut wrong = self.index.compare(&dead).await?;
+        wrong.retain(|(_, drift)| *drift != Drift::Needless);
         let links: Vec<(Code, u64)> = dead
             .iter()
             .enumerate()

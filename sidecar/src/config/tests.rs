@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use shortlink_core::ended::EndedDays;
 use shortlink_core::visit::address::AddressPolicy;
 use shortlink_enrich::geo::GeoFiles;
 
@@ -28,6 +29,7 @@ fn the_defaults_are_what_the_documentation_promises() {
     assert_eq!(config.http.shutdown_grace, Duration::from_secs(10));
     assert_eq!(config.redis.prefix, KeyPrefix::default());
     assert_eq!(config.redis.timeout, Duration::from_millis(250));
+    assert_eq!(config.redis.ended_days, EndedDays(7));
     assert_eq!(config.codes.rules, CodeRules::default());
     assert!(
         config
@@ -253,6 +255,11 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             "[links]\nnegative_ttl_s = 86401",
             None,
             &["links.negative_ttl_s", "86400"],
+        ),
+        (
+            "[redis]\nended_days = 100001",
+            None,
+            &["redis.ended_days", "100000"],
         ),
         (
             "[log]\nformat = \"xml\"",

@@ -82,7 +82,8 @@ impl Parts {
         let visitors_store = front.run(async move { store::open(&of_visitors).await });
         let visitors_store = visitors_store.await??;
         let (redis, visits) = (&config.redis, &config.visits);
-        let publisher = RedisPublisher::new(redis, config.links.negative_ttl_s)?;
+        let publisher =
+            RedisPublisher::new(redis, config.links.negative_ttl_s, Arc::clone(&clock))?;
         let publisher: Arc<dyn Publisher> = Arc::new(publisher);
         let queue = || RedisVisits::new(redis, visits.streams, holder.clone());
         let queue = visits.stores.then(queue).transpose()?.map(Arc::new);

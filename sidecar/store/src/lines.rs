@@ -18,7 +18,7 @@ use crate::value::invalid;
 /// record.
 macro_rules! line {
     () => {
-        "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) \
+        "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision, revoked_at / 1000) \
          WHEN NOT forward_query AND valid_since IS NULL AND paused_at IS NULL \
          THEN concat_ws(' ', code, \
          CASE WHEN campaign_id IS NULL THEN CAST(redirect_status AS TEXT) \
@@ -60,12 +60,13 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
     let kind = field();
     let revision = parse_decimal(field()).ok_or_else(|| invalid("revision"))?;
     if kind == b"410" {
-        records.push(code, &Record::Revoked { revision });
+        let revoked_s = parse_decimal(field()).ok_or_else(|| invalid("revoked_at"))?;
+        records.push_record(code, &Record::Revoked { revision }, Some(revoked_s));
         return Ok(());
     }
-    let validity = parse_decimal(field())
-        .and_then(|expiry| Validity::new(None, NonZeroU64::new(expiry)))
-        .ok_or_else(|| invalid("valid_until"))?;
+    let expiry = parse_decimal(field()).ok_or_else(|| invalid("valid_until"))?;
+    let validity = Validity::new(None, NonZeroU64::new(expiry));
+    let validity = validity.ok_or_else(|| invalid("valid_until"))?;
     let record = match kind.split_first() {
         Some((b'C', id)) => Record::CampaignLink(CampaignLinkRecord {
             campaign: parse_decimal(id)
@@ -85,6 +86,7 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
             target: field(),
         }),
     };
-    records.push(code, &record);
+    let expired_s = Some(expiry).filter(|&second| second > 0 && second <= records.now_s());
+    records.push_record(code, &record, expired_s);
     Ok(())
 }

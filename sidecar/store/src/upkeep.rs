@@ -107,7 +107,7 @@ impl Store {
                 let (links, waiting): (Vec<_>, Vec<_>) = found.into_iter().unzip();
                 let mut records = Records::at(*now);
                 for link in links {
-                    records.push(link.code, &link.record());
+                    records.push(&link);
                 }
                 Ok(Kept { records, waiting })
             })
@@ -159,7 +159,7 @@ impl Store {
             next: None,
         };
         for (link, place) in links {
-            page.records.push(link.code, &link.record());
+            page.records.push(&link);
             page.next = Some(place);
         }
         Ok(page)
@@ -187,7 +187,7 @@ impl Store {
         });
         let mut records = Records::at(now);
         for link in links.await? {
-            records.push(link.code, &link.record());
+            records.push(&link);
         }
         Ok(records)
     }
@@ -209,7 +209,7 @@ async fn walk(
         records.reserve(count as usize, lines.len());
         let others = push_lines(&mut records, &lines, count)?;
         for (_, link) in find_by_id::<Vec<_>>(db, others).await? {
-            records.push(link.code, &link.record());
+            records.push(&link);
         }
     }
     let is_last = count < i64::from(limit);

@@ -7,7 +7,7 @@ use std::thread;
 use shortlink_tests::cluster::Cluster;
 use shortlink_tests::made::{Made, Results, make_batch};
 use shortlink_tests::ports;
-use shortlink_tests::sidecar::Sidecar;
+use shortlink_tests::sidecar::{Sidecar, api};
 use shortlink_tests::stack::directory;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
 
@@ -57,6 +57,40 @@ fn a_batch_is_published_by_all_masters_and_a_cluster_that_was_emptied_is_filled_
     sidecar.run_ok(&["rebuild"]);
     let made: Vec<Made> = results.made.into_iter().map(|(_, made)| made).collect();
     assert_all_stand(&cluster, &made);
+    sidecar.run_ok(&["audit"]);
+}
+
+#[test]
+fn records_of_ended_links_expire_on_every_master() {
+    let directory = directory();
+    let cluster = Cluster::start(directory.path());
+    let sidecar = start(directory.path(), &cluster);
+    let made = batch(&sidecar, "a").made;
+    let codes: Vec<String> = made.into_iter().map(|(_, made)| made.code).collect();
+    let ended = &codes[..30];
+    for code in ended {
+        let path = format!("/v1/links/{code}");
+        let answer = api(sidecar.port, &sidecar.key, "DELETE", &path, None);
+        assert_eq!(answer.json()["published"], true, "{code}");
+    }
+    let week = 7 * 86_400;
+    let all_expire = || {
+        for (place, code) in codes.iter().enumerate().take(60) {
+            let key = format!("sl:l:{code}");
+            let life = cluster.command(&["TTL", &key]);
+            let life: i64 = life.parse().expect("seconds");
+            match place < ended.len() {
+                true => assert!((week - 120..=week).contains(&life), "{code}: {life} s"),
+                false => assert_eq!(life, -1, "{code}"),
+            }
+        }
+    };
+    all_expire();
+    for node in &cluster.nodes {
+        node.command(&["FLUSHALL"]);
+    }
+    sidecar.run_ok(&["rebuild"]);
+    all_expire();
     sidecar.run_ok(&["audit"]);
 }
 

@@ -215,6 +215,18 @@ fn doctor_names_what_is_wrong_with_redis() {
     let before = stack.redis.keys();
     look(&stack, &[]);
     assert_eq!(stack.redis.keys(), before, "nothing is changed there");
+    // The tests run on Valkey, too, which reports besides the Redis that it is compatible with.
+    let about = stack.redis.command(&["INFO", "server"]);
+    let version = |name: &str| {
+        let mut lines = about.lines();
+        let version = lines.find_map(|line| line.strip_prefix(&format!("{name}_version:")));
+        version.map(|version| format!("{name} {}", version.trim()))
+    };
+    let version = version("valkey").or_else(|| version("redis"));
+    let (_, checks) = look(&stack, &[]);
+    let named = checks.iter().find(|it| it["check"] == "redis");
+    let found = named.expect("the check of Redis")["found"].to_string();
+    assert!(found.contains(&version.expect("a version")), "{found}");
     stack.redis.kill();
     let (code, checks) = look(&stack, &[]);
     let ills = ills(&checks);

@@ -24,6 +24,7 @@ mod domains_memory;
 mod domains_nodes;
 mod domains_swaps;
 mod domains_tls;
+mod ended;
 mod erasure;
 mod explore;
 mod faults;

@@ -6,6 +6,7 @@ use vocabulary::CampaignId;
 
 use super::PublishError;
 use crate::campaign::Campaign;
+use crate::ended::EndedDays;
 use crate::records::{Drift, Records, Standing, drift_of};
 
 /// A place in the order in which a store walks through its links: behind the link of this number.
@@ -57,8 +58,11 @@ pub struct Kept {
 /// whatever state Redis is in, and does not block other publishers.
 #[async_trait]
 pub trait RecordIndex: Send + Sync {
-    /// Writes records, each unless Redis has a newer one. After an error any of them may be
-    /// written; the method is idempotent.
+    /// The days for which the records of ended links stay.
+    fn ended_days(&self) -> EndedDays;
+
+    /// Writes records, each unless Redis has a newer one, for as long as they are needed; one that is not is written
+    /// only in place of another. After an error any of them may be written; the method is idempotent.
     async fn fill(&self, records: &Records) -> Result<Filled, PublishError>;
 
     /// Compares records with Redis; returns the places of those that differ, in ascending order.

@@ -24,7 +24,7 @@ fn records(codes: &[&str]) -> Records {
             revision: 3,
             ..link(code)
         };
-        records.push(link.code, &link.record());
+        records.push(&link);
     }
     records
 }
@@ -100,6 +100,56 @@ async fn records_are_filled_in_unless_newer_ones_stand_there() {
         assert_eq!(ask::<String>(&mut redis, &["GET", &key]).await, RECORD);
     }
     assert_eq!(index.count().await.expect("a working Redis"), 7);
+}
+
+#[tokio::test]
+async fn records_of_ended_links_are_filled_in_for_their_time() {
+    let server = Server::start();
+    let mut redis = server.redis().await;
+    let index = index(&server.url(), b"sl:");
+    let mut all = records(&["a1"]);
+    let codes = ["a2", "a3", "a4", "a5", "a6"];
+    for (code, day) in codes.iter().zip(["31", "01", "01", "01", "01"]) {
+        let revoked_at = Some(moment(&format!("2026-05-{day}T00:00:00Z")));
+        all.push(&Link {
+            revision: 3,
+            revoked_at,
+            ..link(code)
+        });
+    }
+    assert_eq!(all.count_over(index.ended_days()), 4);
+    // Of those that need none, one has nothing, one its own record, one an earlier and one a later one.
+    for (code, text) in [("a4", "1 410 3"), ("a5", RECORD), ("a6", "1 410 4")] {
+        let text = text.replace("302 3", "302 2");
+        ask::<()>(&mut redis, &["SET", &format!("sl:l:{code}"), &text]).await;
+    }
+    let drifts = [
+        (0, Drift::Missing),
+        (1, Drift::Missing),
+        (3, Drift::Needless),
+        (4, Drift::Older),
+        (5, Drift::Newer(4)),
+    ];
+    assert_eq!(index.compare(&all).await.expect("a working Redis"), drifts);
+    let filled = Filled {
+        added: 2,
+        replaced: 2,
+        same: 1,
+        newer: 1,
+    };
+    assert_eq!(index.fill(&all).await.expect("a working Redis"), filled);
+    const DAY: i64 = 86_400;
+    for (code, lives) in [
+        ("a1", -1..=-1),
+        ("a2", 6 * DAY - 60..=6 * DAY),
+        ("a3", -2..=-2),
+        ("a4", 240..=300),
+        ("a5", 240..=300),
+        ("a6", -1..=-1),
+    ] {
+        let life: i64 = ask(&mut redis, &["TTL", &format!("sl:l:{code}")]).await;
+        assert!(lives.contains(&life), "{code}: {life} s");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-use shortlink_core::link::Link;
+use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{MAX_TOGETHER, Publisher};
-use shortlink_core::testing::{ManualClock, MemoryPublisher, link};
+use shortlink_core::testing::{ManualClock, MemoryPublisher, link, moment};
 use shortlink_store::Claim;
 use shortlink_store::testing::TemporaryStore;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +19,18 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::of(|_| link("abc")).await
+    }
+
+    /// With links that get codes of their own.
+    async fn of(link: impl Fn(usize) -> Link) -> Self {
         let kept = TemporaryStore::new().await;
         let places: Vec<usize> = (0..LINKS).collect();
         for some in places.chunks(MAX_TOGETHER) {
-            let links = some.iter().map(|place| link(&format!("a{place}")));
+            let links = some.iter().map(|&place| Link {
+                code: format!("a{place}").parse().expect("a code"),
+                ..link(place)
+            });
             let created = kept.store.create_links(links.collect()).await;
             created.expect("room");
         }
@@ -114,6 +122,40 @@ async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied
     scene.redis.restart();
     assert_eq!(scene.run("two").await.1.resumed, 0);
     assert_eq!(scene.keys().await, LINKS as u64);
+}
+
+#[tokio::test]
+async fn links_that_ended_long_ago_are_left_out_and_missed_by_nobody() {
+    let is_live = |place: usize| place.is_multiple_of(10);
+    let scene = Scene::of(|place| Link {
+        valid_until: Second::at(moment("2026-05-01T00:00:00Z")).filter(|_| !is_live(place)),
+        ..link("abc")
+    })
+    .await;
+    scene.redis.set_ended_days(7);
+    let token = CancellationToken::new();
+    let mut run = scene.rebuild("one");
+    let outcome = run
+        .finish(Duration::ZERO, &token, &mut |_| token.cancel())
+        .await;
+    assert_eq!(outcome.expect("all servers work"), Outcome::Stopped);
+    let before = run.job.progress.done;
+    // Redis has few of the links so far, and has lost none of them.
+    let (outcome, progress) = scene.run("two").await;
+    assert_eq!((outcome, progress.resumed), (Outcome::Done, before));
+    assert_eq!(scene.keys().await, LINKS as u64 / 10);
+    assert_eq!(progress.done, LINKS as u64);
+
+    let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+    let refill = crate::refill::Refill {
+        claims: claims(&scene.kept.store, &clock, "three"),
+        index: Arc::clone(&scene.redis) as _,
+        shutdown: CancellationToken::new(),
+        settled: None,
+    };
+    assert!(!refill.is_empty().await.expect("all servers work"));
+    scene.redis.restart();
+    assert!(refill.is_empty().await.expect("all servers work"));
 }
 
 #[tokio::test]

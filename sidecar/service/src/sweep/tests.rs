@@ -103,6 +103,25 @@ async fn what_has_expired_is_shortened_once_and_deleted_after_its_quarantine() {
 }
 
 #[tokio::test]
+async fn a_link_whose_record_has_left_redis_is_deleted() {
+    let scene = Scene::new().await;
+    for code in ["abc", "abd"] {
+        scene
+            .keep(&Link {
+                valid_until: Second::at(moment("2026-01-02T00:00:00Z")),
+                ..link(code)
+            })
+            .await;
+    }
+    scene.redis.set_ended_days(7);
+    scene.clock.advance(SignedDuration::from_hours(24 * 40));
+    // Of the other a visitor came a moment ago.
+    scene.redis.lose("abc");
+    scene.redis.set_record("abd", "1 410 1");
+    assert_eq!(scene.sweep().await.deleted, 2);
+}
+
+#[tokio::test]
 async fn a_dead_link_is_kept_while_redis_has_something_else() {
     let scene = Scene::new().await;
     let dead = Link {

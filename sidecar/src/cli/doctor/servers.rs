@@ -48,14 +48,15 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
         let found = format!("{address} does not report its version");
         Finding::warn("redis", found, "allow its user +info")
     } else if is_old {
-        let found = format!("{address} is version {}", server.version);
+        let found = format!("{address} is {} {}", server.program, server.version);
         Finding::fail("redis", found, "install version 6.2 or newer")
     } else if server.role != "master" {
         let found = format!("{address} is a replica, and takes nothing");
         let advice = "let redis.url name the master, or redis.topology how it is found";
         Finding::fail("redis", found, advice)
     } else {
-        Finding::ok("redis", format!("{address}, version {}", server.version))
+        let found = format!("{address}, {} {}", server.program, server.version);
+        Finding::ok("redis", found)
     }];
     if !server.maxmemory_policy.is_empty() {
         let policy = &server.maxmemory_policy;
@@ -111,6 +112,7 @@ mod tests {
     fn server() -> ServerCondition {
         ServerCondition {
             address: "a:1".to_owned(),
+            program: "redis".to_owned(),
             version: "7.0.15".to_owned(),
             role: "master".to_owned(),
             maxmemory_policy: "noeviction".to_owned(),
@@ -125,6 +127,7 @@ mod tests {
     fn what_is_wrong_with_a_server_is_found() {
         let well = judge(&server());
         assert!(well.iter().all(|it| it.verdict == Verdict::Ok), "{well:?}");
+        assert_eq!(well[0].found, "a:1, redis 7.0.15");
         type Break = fn(&mut ServerCondition);
         let breaks: [(Break, &str, Verdict); 7] = [
             (

@@ -119,6 +119,23 @@ async fn every_link_is_walked_past_once_whatever_it_is(fixture: Fixture) {
     for limit in [1, 2, 5, 6, 7, 100] {
         assert_eq!(fixture.walk(limit).await, expected, "{limit}");
     }
+    let page = fixture
+        .store
+        .records_after(Place::START, 100, moment(NOW))
+        .await;
+    let records = page.expect("a working store").records;
+    let ended = records.iter().filter_map(|wanted| {
+        let ended_s = wanted.ended_s?;
+        Some((wanted.code.to_string(), ended_s))
+    });
+    let second = |text: &str| shortlink_core::link::since_1970(moment(text));
+    let mut ended: Vec<(String, u64)> = ended.collect();
+    ended.sort_unstable();
+    let expected = [
+        ("abd".to_owned(), second(NOW)),
+        ("abe".to_owned(), second("2026-05-01T00:00:00Z")),
+    ];
+    assert_eq!(ended, expected);
 }
 
 async fn a_link_that_is_not_plain_is_read_as_a_whole(fixture: Fixture) {
@@ -138,7 +155,7 @@ async fn a_link_that_is_not_plain_is_read_as_a_whole(fixture: Fixture) {
     for kept in [link("abc"), paused, forwarding, bounded] {
         fixture.keep(&kept).await;
         let mut records = Records::at(moment(NOW));
-        records.push(kept.code, &kept.record());
+        records.push(&kept);
         expected.extend(texts(&records));
     }
     expected.sort_unstable();
