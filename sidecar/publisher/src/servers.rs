@@ -202,8 +202,13 @@ impl Servers {
 }
 
 /// Settings by which the library does not send its name, a command that Redis has from 7.2 on and that the sidecar's
-/// user has no right to. In a cluster the library sends it all the same, and goes on when it is refused.
+/// user has no right to. In a cluster the library sends it all the same, and goes on when it is refused. A connection
+/// that does not log in sends it too: the library reads the first answer before it hands a connection over, and only
+/// then shows why a server refuses a certificate.
 fn without_name(info: ConnectionInfo) -> ConnectionInfo {
+    if info.redis_settings().password().is_none() {
+        return info;
+    }
     let settings = info.redis_settings().clone();
     info.set_redis_settings(settings.set_skip_set_lib_name())
 }

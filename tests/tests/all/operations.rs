@@ -401,8 +401,9 @@ fn records_of_links_that_have_expired_are_shortened() {
 
 #[test]
 fn dead_links_are_deleted_after_their_quarantine_and_their_codes_may_be_given_again() {
+    // Redis has the records of ended links until they are deleted.
     let stack = with(
-        "[links]\nquarantine_days = 365\n\
+        "ended_days = 0\n[links]\nquarantine_days = 365\n\
          [upkeep]\nreconcile_per_s = 0\nrebuild = false\nsweep_every_s = 1",
     );
     let old = stack
