@@ -58,26 +58,61 @@ pub(super) async fn lock(
     db: &mut Db<'_>,
     days: impl Iterator<Item = Day>,
 ) -> Result<Vec<Kept>, sqlx::Error> {
-    let mut locked = Vec::new();
-    for of in days {
-        let head = lock_head(db, of).await?;
-        let stored = head.map_or_else(Stored::default, |head| Stored::with_head(&head));
-        locked.push(Kept { of, stored });
-    }
+    let days: Vec<Day> = days.collect();
+    let heads = lock_heads(db, &days).await?.into_iter();
+    let mut locked: Vec<Kept> = days
+        .into_iter()
+        .zip(heads)
+        .map(|(of, head)| {
+            let stored = head.map_or_else(Stored::default, |head| Stored::with_head(&head));
+            Kept { of, stored }
+        })
+        .collect();
     read_parts(db, &mut locked).await?;
     Ok(locked)
 }
 
-/// Locks the head of a sketch. SQLite has none before the first visitor.
-async fn lock_head(db: &mut Db<'_>, (campaign, day): Day) -> Result<Option<Vec<u8>>, sqlx::Error> {
+/// Locks the heads of days; `None` for one that SQLite does not have yet. Its one writer reads all at once. In PostgreSQL,
+/// each is locked before the next, in the same order by all transactions.
+async fn lock_heads(db: &mut Db<'_>, days: &[Day]) -> Result<Vec<Option<Vec<u8>>>, sqlx::Error> {
+    let mut heads = vec![None; days.len()];
+    if db.scheme() == Scheme::Postgres {
+        for (head, day) in heads.iter_mut().zip(days) {
+            *head = Some(lock_head(db, *day).await?);
+        }
+        return Ok(heads);
+    }
+    let sql = sql!(
+        "SELECT asked.place, kept.registers FROM ",
+        table!("asked": 1 "campaign_id" "bigint", 2 "day" "bigint", 3 "place" "bigint"),
+        " CROSS JOIN visit_sketches AS kept \
+         WHERE kept.campaign_id = asked.campaign_id AND kept.day = asked.day"
+    );
+    let asked = days.iter().zip(0_i64..);
+    let asked: Vec<_> = asked
+        .map(|((campaign, day), place)| [*campaign, *day, place].map(Value::from))
+        .collect();
+    let asked = db.table(asked.into_iter());
+    let read = |row: &Row| {
+        let place: i64 = row.get("place")?;
+        Ok((place, row.get::<&[u8]>("registers")?.to_vec()))
+    };
+    let mut found: HashMap<i64, Vec<u8>> = db.all(sql, &asked, read).await?;
+    for (head, place) in heads.iter_mut().zip(0..) {
+        *head = found.remove(&place);
+    }
+    Ok(heads)
+}
+
+/// Locks the head of a day in PostgreSQL, and inserts it if it is missing.
+async fn lock_head(db: &mut Db<'_>, (campaign, day): Day) -> Result<Vec<u8>, sqlx::Error> {
     let read = |row: &Row| Ok(row.get::<&[u8]>("registers")?.to_vec());
     let sql = sql!(
         "SELECT registers FROM visit_sketches WHERE campaign_id = $1 AND day = $2",
         crate::sql::FOR_UPDATE
     );
-    let found = db.one(sql, args![campaign, day], read).await?;
-    if found.is_some() || db.scheme() == Scheme::Sqlite {
-        return Ok(found);
+    if let Some(head) = db.one(sql, args![campaign, day], read).await? {
+        return Ok(head);
     }
     // The update changes nothing, but locks and returns a row that another transaction has just inserted.
     let sql = sql!(
@@ -86,7 +121,7 @@ async fn lock_head(db: &mut Db<'_>, (campaign, day): Day) -> Result<Option<Vec<u
     );
     let nobody = Stored::default();
     let values = args![campaign, day, &*nobody.head];
-    db.get(sql, values, read).await.map(Some)
+    db.get(sql, values, read).await
 }
 
 /// Reads the parts of sketches that have some.
