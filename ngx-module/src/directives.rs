@@ -43,7 +43,8 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
     "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => visit_address::set;
     "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status;
-    "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set;
+    "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => check::set;
     "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
@@ -162,6 +163,9 @@ impl Module for Shortlink {
         };
         if inner.fallback.is_none() {
             inner.fallback.clone_from(&outer.fallback);
+        }
+        if inner.rules == 0 {
+            inner.rules = outer.rules;
         }
         inner.recording = inner.recording.or(outer.recording);
         inner.visit_address = inner.visit_address.or(outer.visit_address);

@@ -25,22 +25,27 @@ pub(crate) fn handle(request: &Request) -> Status {
     if let Err(status) = request.discard_body() {
         return status;
     }
-    let Some(conf) = request.main_settings::<Settings>() else {
+    let (Some(conf), Some(location)) = (
+        request.main_settings::<Settings>(),
+        request.location_settings::<Settings>(),
+    ) else {
+        return Status::INTERNAL_SERVER_ERROR;
+    };
+    let Some(rules) = conf.rules.get(location.rules) else {
         return Status::INTERNAL_SERVER_ERROR;
     };
     let set = conf
         .code_variable
         .and_then(|index| request.variable_set(index));
     let read = match set {
-        Some(text) => code_of_text(text, &conf.rules),
-        None => code_of_path(request.path(), &conf.rules),
+        Some(text) => code_of_text(text, rules),
+        None => code_of_path(request.path(), rules),
     };
     let path_code = match read {
         Ok(path_code) => path_code,
         Err(Refusal::Malformed) => return refuse(request, Outcome::Malformed),
         Err(Refusal::WrongCheck) => {
-            let location = request.location_settings::<Settings>();
-            let redis = location.map(|conf| conf.redis).unwrap_or_default();
+            let redis = location.redis;
             let outcome = match misses::standing(request, redis) {
                 Standing::Free => {
                     misses::charge(request, redis);

@@ -41,8 +41,8 @@ pub(crate) const DEFAULT_CACHE: CacheSettings = CacheSettings {
 pub(crate) struct MainConf {
     /// Each Redis that `shortlink_redis` defines or a location names; the one without a name is first.
     pub(crate) redis: Vec<Redis>,
-    /// `shortlink_check`, or its default.
-    pub(crate) rules: CodeRules,
+    /// The default of `shortlink_check`, then each that is given.
+    pub(crate) rules: Vec<CodeRules>,
     /// `shortlink_cache`, or its default; `None` when it is off.
     pub(crate) cache: Option<CacheSettings>,
     /// `shortlink_miss_limit`; `None` when it is off.
@@ -70,7 +70,6 @@ pub(crate) struct MainConf {
 /// Directives that were given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
-    pub(crate) check: bool,
     pub(crate) cache: bool,
     pub(crate) miss_limit: bool,
 }
@@ -103,7 +102,7 @@ impl Default for MainConf {
     fn default() -> Self {
         Self {
             redis: vec![Redis::default()],
-            rules: CodeRules::default(),
+            rules: vec![CodeRules::default()],
             cache: Some(DEFAULT_CACHE),
             miss_limit: None,
             visits: None,
@@ -136,6 +135,8 @@ pub(crate) struct LocationConf {
     pub(crate) redis: RedisNumber,
     /// The directive that answers the requests of the location.
     pub(crate) content: Option<ContentConf>,
+    /// The place of `shortlink_check`; 0 without one.
+    pub(crate) rules: usize,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
     /// `shortlink_visits`.

@@ -10,14 +10,18 @@ use crate::settings::Settings;
 
 /// `shortlink_check`
 pub(crate) fn set(conf: &mut Conf) -> Set {
-    let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    if main.given.check {
-        return Err("\"shortlink_check\" is given twice".to_owned());
+    let level = conf.location::<Settings>();
+    if level.is_some_and(|level| level.rules != 0) {
+        return Err("\"shortlink_check\" is given twice here".to_owned());
     }
     let rules = read(conf)?;
-    if let Some(main) = conf.main_mut::<Settings>() {
-        main.given.check = true;
-        main.rules = rules;
+    let main = conf
+        .main_mut::<Settings>()
+        .ok_or("there is no http block")?;
+    let place = main.rules.len();
+    main.rules.push(rules);
+    if let Some(level) = conf.location_mut::<Settings>() {
+        level.rules = place;
     }
     Ok(())
 }

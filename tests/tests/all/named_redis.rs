@@ -343,6 +343,42 @@ fn a_cluster_beside_a_single_server_is_asked_for_its_own_codes() {
 }
 
 #[test]
+fn codes_have_the_format_of_their_location() {
+    let sites = Sites::start(&Options::default());
+    let nginx = &sites.site.nginx;
+    // Eight characters are an issued code with seven before its check character, which is wrong here.
+    let code = "aaaaaaaa";
+    for redis in [&sites.site.redis, &sites.blue] {
+        redis.set_record(code, &format!("1 302 1 0 {ONE}"));
+    }
+    let path = format!("/{code}");
+    let statuses = || (sites.site.get(&path).status, sites.blue(&path).status);
+    assert_eq!(statuses(), (404, 404));
+    let added = "shortlink blue; shortlink_check none;";
+    nginx.edit("public.conf", "shortlink blue;", added);
+    nginx.reload_with(1);
+    assert_eq!(statuses(), (404, 302));
+    // A location has that of its server unless it has one of its own.
+    let listen = format!("listen 127.0.0.1:{};", nginx.internal_port);
+    nginx.edit("public.conf", added, "shortlink blue;");
+    nginx.edit(
+        "public.conf",
+        &listen,
+        &format!("{listen} shortlink_check luhn body=6;"),
+    );
+    nginx.reload_with(1);
+    assert_eq!(statuses(), (404, 302));
+    nginx.edit(
+        "public.conf",
+        "shortlink blue;",
+        "shortlink blue; shortlink_check luhn;",
+    );
+    nginx.reload_with(1);
+    assert_eq!(statuses(), (404, 404));
+    assert_eq!(nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
 fn an_if_in_a_location_may_use_another_redis() {
     let sites = Sites::start(&Options::default());
     let nginx = &sites.site.nginx;

@@ -69,9 +69,9 @@ fn prefix(dump: &Dump, ours: &KeyPrefix) -> Finding {
     Finding::fail("prefix", found, advice)
 }
 
-/// The rules for codes in nginx' configuration, without the check keys, and the file that holds those.
-fn rules_of(dump: &Dump) -> Option<(CodeRules, Option<PathBuf>)> {
-    let Some(directive) = dump.all("shortlink_check").next() else {
+/// The rules for codes of a directive, without the check keys, and the file that holds those.
+fn rules_of(dump: &Dump, directive: Option<&Directive>) -> Option<(CodeRules, Option<PathBuf>)> {
+    let Some(directive) = directive else {
         return Some((CodeRules::default(), None));
     };
     let mut rules = CodeRules::default();
@@ -95,11 +95,29 @@ fn rules_of(dump: &Dump) -> Option<(CodeRules, Option<PathBuf>)> {
     Some((rules, None))
 }
 
-fn codes(dump: &Dump, ours: &CodeRules, (shortest, longest): (u8, u8)) -> Finding {
+/// Compares the rules for codes. Of several directives, one belongs to this sidecar.
+fn codes(dump: &Dump, ours: &CodeRules, lengths: (u8, u8)) -> Finding {
+    let mut others = dump.all("shortlink_check");
+    let first = codes_of(dump, others.next(), ours, lengths);
+    let mut findings = others.map(|it| codes_of(dump, Some(it), ours, lengths));
+    match first.verdict {
+        Verdict::Ok => first,
+        _ => findings
+            .find(|finding| finding.verdict == Verdict::Ok)
+            .unwrap_or(first),
+    }
+}
+
+fn codes_of(
+    dump: &Dump,
+    directive: Option<&Directive>,
+    ours: &CodeRules,
+    (shortest, longest): (u8, u8),
+) -> Finding {
     let check = "codes";
     let advice =
         "make shortlink_check and [codes] the same, or nginx answers 404 to links that there are";
-    let Some((theirs, keys_file)) = rules_of(dump) else {
+    let Some((theirs, keys_file)) = rules_of(dump, directive) else {
         return Finding::warn(check, "shortlink_check is none that is known here", advice);
     };
     let mut apart = Vec::new();
@@ -188,6 +206,14 @@ mod tests {
             ("shortlink_check luhn body=7-9;", Verdict::Fail),
             ("shortlink_check luhn body=6;", Verdict::Fail),
             ("shortlink_check none;", Verdict::Fail),
+            (
+                "shortlink_check none; server { shortlink_check luhn; }",
+                Verdict::Ok,
+            ),
+            (
+                "shortlink_check none; server { shortlink_check luhn body=6; }",
+                Verdict::Fail,
+            ),
             ("shortlink_check luhn alphabet=unambiguous;", Verdict::Fail),
             ("shortlink_check keyed keys=none;", Verdict::Fail),
             ("shortlink_check other;", Verdict::Warn),
