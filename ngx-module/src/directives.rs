@@ -21,6 +21,7 @@ use crate::nginx::conf::{
     NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused,
     directives,
 };
+use crate::nginx::filter::Chains;
 use crate::nginx::module::Module;
 use crate::nginx::request::{RequestHandler, request_handler};
 use crate::nginx::selftest;
@@ -149,11 +150,13 @@ impl Module for Shortlink {
                 return Err(Refused::from(reason.to_owned()));
             }
         }
+        Chains::remember();
         Ok(add_variables(conf)?)
     }
 
     fn after(conf: &mut Conf) -> Result<(), Refused> {
-        Ok(check_whole(conf)?)
+        check_whole(conf).inspect_err(|_| Chains::restore())?;
+        Ok(())
     }
 
     fn merge(conf: &mut Conf, outer: &LocationConf) -> Result<(), Refused> {
@@ -242,9 +245,6 @@ fn check_whole(conf: &mut Conf) -> Set {
     if let Some(main) = conf.main::<Settings>() {
         certificates::serve(main);
     }
-    if !locations.is_empty() {
-        conf.add_header_filter();
-    }
     for (phase, handler) in phases(conf, !locations.is_empty()) {
         if !conf.add_handler(phase, handler) {
             return Err("there is no memory for the phases of requests".to_owned());
@@ -271,6 +271,10 @@ fn check_whole(conf: &mut Conf) -> Set {
                 fallback.line
             ));
         }
+    }
+    // Last: a configuration that is refused leaves no filter.
+    if !locations.is_empty() {
+        conf.add_header_filter();
     }
     Ok(())
 }

@@ -94,6 +94,15 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
     Ok(())
 }
 
+/// Returns whether the directive stands in a server, and the one that is read is in it.
+pub(crate) fn is_set(conf: &Conf) -> bool {
+    let server = conf.ssl_server().filter(|_| !conf.is_http_block());
+    let secured = conf.main::<Settings>().map(|main| &main.secured);
+    server
+        .zip(secured)
+        .is_some_and(|(server, secured)| secured.iter().any(|(it, _)| *it == server))
+}
+
 /// Has all servers with `shortlink_certificates` choose, once their contexts are there.
 pub(crate) fn serve(main: &MainConf) {
     for (server, table) in &main.secured {

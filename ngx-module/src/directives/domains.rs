@@ -17,11 +17,18 @@ pub(crate) fn set(conf: &mut Conf) -> Result<(), Refused> {
             .to_owned()
             .into());
     }
+    if certificates::is_set(conf) {
+        return Err(
+            "\"shortlink_domains\" must stand before \"shortlink_certificates\" of its server"
+                .to_owned()
+                .into(),
+        );
+    }
     let mut domains = Domains::default();
     conf.read_block(&mut domains, |conf, domains| add(conf, domains))?;
     domains.finish().map_err(|error| error.to_string())?;
     let certificates = certificates::read(conf, &domains)?;
-    let is_in_http = conf.is_in_http();
+    let is_in_http = conf.is_http_block();
     let Some(main) = conf.main_mut::<Settings>() else {
         return Ok(());
     };

@@ -172,12 +172,6 @@ impl Conf {
         }
     }
 
-    /// Returns whether the directive stands in the `http` block itself.
-    pub(crate) fn is_in_http(&self) -> bool {
-        // SAFETY: the configuration is valid.
-        unsafe { (*self.raw()).cmd_type == NGX_HTTP_MAIN_CONF as ngx_uint_t }
-    }
-
     /// Reads a block, each of whose lines is handed to `line` with `block`.
     ///
     /// # Errors

@@ -5,8 +5,9 @@
 //! modules, in which this module stands before that of `add_header` for this reason.
 
 use ngx::ffi::{
-    NGX_ERROR, ngx_http_output_header_filter_pt, ngx_http_request_t, ngx_http_top_header_filter,
-    ngx_int_t,
+    NGX_ERROR, ngx_http_output_body_filter_pt, ngx_http_output_header_filter_pt,
+    ngx_http_request_body_filter_pt, ngx_http_request_t, ngx_http_top_body_filter,
+    ngx_http_top_header_filter, ngx_http_top_request_body_filter, ngx_int_t,
 };
 
 use crate::nginx::conf::Conf;
@@ -22,6 +23,47 @@ impl Conf {
         unsafe {
             NEXT = ngx_http_top_header_filter;
             ngx_http_top_header_filter = Some(filter);
+        }
+    }
+}
+
+/// nginx' chains of filters, as they were before a configuration was read.
+///
+/// nginx begins new chains before it asks the modules of the filters whether they agree with the configuration, in their
+/// order. If a module refuses it, the old configuration stays, and so do the chains as far as they have come: a worker
+/// that is started later would have those.
+#[derive(Clone, Copy)]
+pub(crate) struct Chains {
+    headers: ngx_http_output_header_filter_pt,
+    bodies: ngx_http_output_body_filter_pt,
+    request_bodies: ngx_http_request_body_filter_pt,
+}
+
+/// The chains of the configuration that is in use.
+static mut IN_USE: Option<Chains> = None;
+
+impl Chains {
+    /// Remembers them, before a configuration is read.
+    pub(crate) fn remember() {
+        // SAFETY: configurations are read by the only thread.
+        unsafe {
+            IN_USE = Some(Self {
+                headers: ngx_http_top_header_filter,
+                bodies: ngx_http_top_body_filter,
+                request_bodies: ngx_http_top_request_body_filter,
+            });
+        }
+    }
+
+    /// Restores them, when the configuration is refused. Of the first one there are none, and nginx ends.
+    pub(crate) fn restore() {
+        // SAFETY: as above, and nothing is sent meanwhile.
+        unsafe {
+            if let Some(chains) = IN_USE {
+                ngx_http_top_header_filter = chains.headers;
+                ngx_http_top_body_filter = chains.bodies;
+                ngx_http_top_request_body_filter = chains.request_bodies;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::header::CONNECTION;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
@@ -47,7 +47,9 @@ pub(super) fn homes(app: App, of_visitors: Handle, of_api: Handle) -> Homes {
     let front = visitors.clone();
     let front = front.fallback(move |it| apart::answered(elsewhere.clone(), there.clone(), it));
     let elsewhere = of_visitors.clone();
-    let handed_over = async move |request| {
+    let handed_over = async move |mut request: Request| {
+        // The other router would append its route to this one.
+        request.extensions_mut().remove::<MatchedPath>();
         let answer = apart::answered(elsewhere.clone(), visitors.clone(), request).await;
         // Nginx has connections for both kinds: it must not send a visitor on this one again.
         ([(CONNECTION, "close")], answer).into_response()

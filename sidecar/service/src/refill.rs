@@ -22,9 +22,26 @@ pub const EVERY: Duration = Duration::from_secs(2);
 /// The note of the number of links that need no record any more.
 const ENDED: &str = "ended";
 
-/// Notes how many links a walk through all of them has found that need no record any more.
+/// Notes how many links a walk through all of them has found that need no record any more, and how many links there are.
 pub(super) async fn note_ended(store: &Store, ended: u64) -> Result<(), StoreError> {
-    store.take_note(ENDED, Some(ended.to_string())).await
+    let note = format!("{ended} {}", links(store).await?);
+    store.take_note(ENDED, Some(note)).await
+}
+
+/// Counts the links.
+async fn links(store: &Store) -> Result<u64, StoreError> {
+    let usage = store.code_usage(0).await?;
+    Ok(usage.iter().map(|usage| usage.links).sum())
+}
+
+/// Returns how many of some links need a record, by the share of those that did at the last walk: ended links are deleted
+/// without another walk. One link at least does, so that a Redis without keys is always looked into.
+fn expected(links: u64, note: Option<&str>) -> u64 {
+    let note = note.and_then(|text| text.split_once(' '));
+    let note = note.and_then(|(ended, of)| Some((ended.parse().ok()?, of.parse().ok()?)));
+    let (ended, of): (u64, u64) = note.unwrap_or((0, 1));
+    let live = u128::from(of.saturating_sub(ended)) * u128::from(links) / u128::from(of.max(1));
+    u64::try_from(live).unwrap_or(links).clamp(1, links.max(1))
 }
 
 /// Rebuilds Redis whenever it is empty or nearly so.
@@ -52,14 +69,12 @@ impl Refill {
     /// by those who walk through all of them.
     pub(super) async fn is_empty(&self) -> Result<bool, InspectError> {
         let keys = self.index.count().await?;
-        let usage = self.claims.store.code_usage(0).await?;
-        let links: u64 = usage.iter().map(|usage| usage.links).sum();
+        let links = links(&self.claims.store).await?;
         if keys >= links.div_ceil(2) {
             return Ok(false);
         }
-        let ended = self.claims.store.note(ENDED).await?;
-        let ended = ended.and_then(|text| text.parse().ok()).unwrap_or_default();
-        if keys >= links.saturating_sub(ended).div_ceil(2) {
+        let note = self.claims.store.note(ENDED).await?;
+        if keys >= expected(links, note.as_deref()).div_ceil(2) {
             return Ok(false);
         }
         let Some(settled) = &self.settled else {
@@ -125,5 +140,28 @@ impl Job for Refill {
             ),
         }
         Ok(Next::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected;
+
+    #[test]
+    fn links_that_ended_are_expected_by_their_share() {
+        for (links, note, live) in [
+            (100, None, 100),
+            (100, Some("0 100"), 100),
+            (100, Some("90 100"), 10),
+            // Most of those were deleted since.
+            (20, Some("90 100"), 2),
+            (5, Some("90 100"), 1),
+            (100, Some("200 100"), 1),
+            (100, Some("0 0"), 1),
+            (100, Some("90"), 100),
+            (0, Some("90 100"), 1),
+        ] {
+            assert_eq!(expected(links, note), live, "{links} {note:?}");
+        }
     }
 }

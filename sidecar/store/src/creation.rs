@@ -105,8 +105,8 @@ pub(super) async fn create(
     let places = links.iter().enumerate();
     let over = places.filter_map(|(place, link)| Some((place, quotas.take(link).err()?)));
     let over = over.collect();
-    let (created, have_quota) = insert(db, links, over, creation).await?;
-    if have_quota && quotas.is_empty() {
+    let (created, limited) = insert(db, links, over, creation).await?;
+    if !limited.iter().all(|owner| quotas.has(owner)) {
         creation.has_quotas.store(true, Ordering::Relaxed);
         return Err(sqlx::Error::Decode(Box::new(Unlocked)));
     }
@@ -114,13 +114,13 @@ pub(super) async fn create(
 }
 
 /// Stores links whose codes are free, within a transaction, but those that are over a quota. In PostgreSQL, also
-/// returns whether some have a quota.
+/// returns the names of the keys and campaigns that have a quota.
 async fn insert(
     db: &mut Db<'_>,
     links: &[&Link],
     over: Vec<(usize, UsedUp)>,
     creation: &Creation,
-) -> Result<(Created, bool), sqlx::Error> {
+) -> Result<(Created, Vec<String>), sqlx::Error> {
     let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
     let ids = ids_of(db, &codes).await?;
     let mut taken = Vec::new();
@@ -175,7 +175,7 @@ async fn insert(
         over,
         receipt: settled.receipt,
     };
-    Ok((created, settled.have_quota))
+    Ok((created, settled.limited))
 }
 
 fn with_ids<'a>(rows: &[NewLink<'a>]) -> Vec<(i64, &'a Link)> {
@@ -188,8 +188,8 @@ pub(super) struct Settled {
     pub(super) receipt: Receipt,
     /// The ids that still belong to deleted links, which PostgreSQL knows only now.
     pub(super) removed: Vec<i64>,
-    /// True if some of the links have a quota; always false in SQLite.
-    pub(super) have_quota: bool,
+    /// The names of the keys and campaigns that have a quota; always empty in SQLite, which reads them before.
+    pub(super) limited: Vec<String>,
 }
 
 /// Adds inserted links to the outbox and counts them.

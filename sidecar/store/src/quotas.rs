@@ -105,7 +105,7 @@ impl Quotas {
     /// Reads the quotas of links, and locks them until the end of the transaction.
     pub(super) async fn lock(db: &mut Db<'_>, links: &[&Link]) -> Result<Self, sqlx::Error> {
         let mut quotas = Self::limits(db, &owners(links.iter().copied())).await?;
-        if quotas.is_empty() {
+        if quotas.limits.is_empty() {
             return Ok(quotas);
         }
         if db.scheme() == Scheme::Postgres {
@@ -121,9 +121,9 @@ impl Quotas {
         Ok(quotas)
     }
 
-    /// Returns whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.limits.is_empty()
+    /// Returns whether a key or campaign, given by its name in [`LIMITS`], has one.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.limits.contains_key(name)
     }
 
     async fn limits(db: &mut Db<'_>, owners: &[Value<'_>; 2]) -> Result<Self, sqlx::Error> {
@@ -153,7 +153,7 @@ impl Quotas {
     /// # Errors
     /// Fails if one of them has none, and takes no place then.
     pub(super) fn take(&mut self, link: &Link) -> Result<(), UsedUp> {
-        if self.is_empty() {
+        if self.limits.is_empty() {
             return Ok(());
         }
         let key = QuotaOwner::Key(link.created_by.clone());

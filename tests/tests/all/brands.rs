@@ -113,6 +113,17 @@ fn two_brands_share_one_nginx_and_nothing_else() {
     let tested = stack.nginx.test_configuration();
     let said = String::from_utf8(tested.stderr).expect("text");
     assert!(tested.status.success(), "{said}");
+    let (table, certificates) = ("include brand-domains.conf;", "shortlink_certificates;");
+    let swap = |one, other| {
+        stack.nginx.edit("brand-public.conf", one, "HERE");
+        stack.nginx.edit("brand-public.conf", other, one);
+        stack.nginx.edit("brand-public.conf", "HERE", other);
+    };
+    swap(table, certificates);
+    let said = String::from_utf8(stack.nginx.test_configuration().stderr).expect("text");
+    let reason = "\"shortlink_domains\" must stand before \"shortlink_certificates\" of its server";
+    assert!(said.contains(reason), "{said}");
+    swap(certificates, table);
     stack.nginx.reload();
 
     // One code in both, and each sidecar knows the domains of its brand only.

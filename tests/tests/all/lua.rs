@@ -293,7 +293,7 @@ fn lua_replaces_the_variables_for_the_log() {
 /// nginx puts a filter such as Lua's before the module, whose number is not its place then.
 #[test]
 fn lua_may_be_loaded_after_the_module() {
-    let site = start("location / { shortlink; }");
+    let mut site = start("location / { shortlink; }");
     let conf = site.nginx.file("nginx.conf");
     let text = fs::read_to_string(&conf).expect("a configuration");
     let without = text.replace(&**MODULES, "");
@@ -304,6 +304,10 @@ fn lua_may_be_loaded_after_the_module() {
     fs::write(&conf, late).expect("a configuration");
     let tested = site.nginx.test_configuration();
     assert!(tested.status.success(), "{tested:?}");
+    site.nginx.stop();
+    site.nginx.start_again();
+    let answer = site.get("/nosuchone");
+    assert_eq!(answer.header("Cache-Control"), Some("no-cache"));
 }
 
 #[test]

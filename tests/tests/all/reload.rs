@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::nginx::NginxOptions;
 use shortlink_tests::stack::{Stack, StackOptions};
@@ -175,13 +176,48 @@ fn no_request_fails_when_nginx_ends_and_starts_again() {
 }
 
 #[test]
+fn a_configuration_that_is_refused_changes_nothing_for_workers_to_come() {
+    let stack = Stack::start();
+    let code = stack.link("https://example.com/");
+    let policy = || {
+        stack
+            .follow(&code)
+            .header("Referrer-Policy")
+            .map(str::to_owned)
+    };
+    let signal = |pid: u32, signal| {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
+        nix::sys::signal::kill(pid, signal).expect("a process");
+    };
+    assert_eq!(policy().as_deref(), Some("no-referrer"));
+    let (there, missing) = ("shortlink_fallback @sidecar", "shortlink_fallback @nowhere");
+    stack.nginx.edit("public.conf", there, missing);
+    signal(stack.nginx.master(), Signal::SIGHUP);
+    until("the configuration is refused", SOON, || {
+        stack
+            .nginx
+            .error_log()
+            .contains("names a location that its server does not have")
+    });
+    let old = stack.nginx.workers();
+    for worker in &old {
+        signal(*worker, Signal::SIGKILL);
+    }
+    until("the workers are replaced", SOON, || {
+        let now = stack.nginx.workers();
+        now.len() == 2 && old.iter().all(|worker| !now.contains(worker))
+    });
+    assert_eq!(policy().as_deref(), Some("no-referrer"));
+}
+
+#[test]
 fn no_request_fails_when_a_worker_is_killed_and_replaced() {
     let mut stack = Stack::start();
     let seen = under_load(&mut stack, true, |stack, seen| {
         for _ in 0..3 {
             let workers = stack.nginx.workers();
             let killed = nix::unistd::Pid::from_raw(i32::try_from(workers[0]).expect("a pid"));
-            nix::sys::signal::kill(killed, nix::sys::signal::Signal::SIGKILL).expect("a worker");
+            nix::sys::signal::kill(killed, Signal::SIGKILL).expect("a worker");
             until("the worker is replaced", SOON, || {
                 let now = stack.nginx.workers();
                 now.len() == 2 && !now.contains(&workers[0])

@@ -126,9 +126,9 @@ pub(crate) async fn settle(
         quotas::COUNT,
         "unnest($11::text[], $12::text[], $13::bigint[]) AS new (owner_kind, owner_id, links)",
         quotas::COUNTED,
-        ") SELECT 0 AS kind, id FROM removed_links WHERE id = ANY($7::bigint[]) \
-         UNION ALL SELECT 1, 0 FROM target_fill WHERE $14 AND NOT is_stale \
-         UNION ALL SELECT 2, 0 FROM (",
+        ") SELECT id, false AS is_fresh, NULL AS name FROM removed_links WHERE id = ANY($7::bigint[]) \
+         UNION ALL SELECT NULL, true, NULL FROM target_fill WHERE $14 AND NOT is_stale \
+         UNION ALL SELECT NULL, false, name FROM (",
         quotas::LIMITS,
         ") AS quotas"
     );
@@ -146,16 +146,15 @@ pub(crate) async fn settle(
     let owners = quotas::rows(rows.iter().map(|row| row.link), 1);
     values.extend(lists(owners.into_iter()));
     values.push(targets::lack_hash(rows).into());
-    let read = |row: &Row| Ok((row.get("kind")?, row.get("id")?));
-    let answer: Vec<(i64, i64)> = db.all(sql, &values, read).await?;
-    let of_kind = |which| answer.iter().filter(move |(kind, _)| *kind == which);
-    if of_kind(1).next().is_some() {
+    let read = |row: &Row| Ok((row.find("id")?, row.get("is_fresh")?, row.find("name")?));
+    let answer: Vec<(Option<i64>, bool, Option<String>)> = db.all(sql, &values, read).await?;
+    if answer.iter().any(|(_, is_fresh, _)| *is_fresh) {
         db.run(targets::MARK_STALE, args![true]).await?;
     }
     spans.extend(new);
     Ok(Settled {
         receipt: Receipt(spans),
-        removed: of_kind(0).map(|(_, id)| *id).collect(),
-        have_quota: of_kind(2).next().is_some(),
+        removed: answer.iter().filter_map(|(id, ..)| *id).collect(),
+        limited: answer.into_iter().filter_map(|(.., name)| name).collect(),
     })
 }

@@ -9,7 +9,7 @@ use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
 
 use super::OpenError;
-use crate::{StoreOptions, creation};
+use crate::StoreOptions;
 
 /// After how long without use a connection is tried before it is used. One that was used just now
 /// is as good as one that was tried.
@@ -104,9 +104,9 @@ pub(super) fn is_sound(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Returns whether everything was rolled back for a temporary reason: a deadlock, a conflict with another transaction, or
-/// a quota that was not known before.
+/// Returns whether the server has rolled everything back for a temporary reason: a deadlock, or a
+/// conflict with another transaction.
 pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("40001" | "40P01")) || creation::begins_anew(error)
+    matches!(code.as_deref(), Some("40001" | "40P01"))
 }

@@ -10,6 +10,7 @@ use sqlx::{Connection, PgConnection, Postgres};
 
 use super::PostgresStore;
 use super::session::{is_sound, is_transient};
+use crate::creation::begins_anew;
 use crate::db::Db;
 use crate::tx::Work;
 
@@ -41,13 +42,15 @@ impl PostgresStore {
             match self.attempt(numbering, work, in_transaction).await {
                 // Only an operation that was certainly rolled back is repeated. If the
                 // connection was lost, the outcome of the transaction is unknown.
-                Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
+                Err(error)
+                    if begins_anew(&error) || (is_transient(&error) && attempt < MAX_ATTEMPTS) =>
+                {
                     tracing::debug!(
                         error = &error as &dyn std::error::Error,
                         operation,
                         "a transaction was rolled back; it is done again"
                     );
-                    attempt += 1;
+                    attempt += u32::from(!begins_anew(&error));
                 }
                 outcome => return outcome,
             }
