@@ -38,7 +38,8 @@ use crate::{
 pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => redis::set;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
-    "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set;
+    "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => miss_limit::set;
     "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => visits::set;
     "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
@@ -170,6 +171,7 @@ impl Module for Shortlink {
         if inner.rules == 0 {
             inner.rules = outer.rules;
         }
+        inner.miss_limit = inner.miss_limit.or(outer.miss_limit);
         inner.recording = inner.recording.or(outer.recording);
         inner.visit_address = inner.visit_address.or(outer.visit_address);
         inner.table = inner.table.or(outer.table);
@@ -195,6 +197,7 @@ fn use_location(conf: &mut Conf, outer: Option<RedisNumber>) {
         location.is_enabled = true;
         location.redis = redis;
     }
+    let limiting = location.miss_limit.unwrap_or_default();
     let records = matches!(location.recording, Some(Recording::All | Recording::If(_)));
     let (redis, mut fallback) = (location.redis, location.fallback.clone());
     let (true, Some(server), Some(main)) =
@@ -205,8 +208,11 @@ fn use_location(conf: &mut Conf, outer: Option<RedisNumber>) {
     if records {
         main.visits.get_or_insert_default();
     }
-    if let (Some(fallback), Some(redis)) = (&mut fallback, main.redis_mut(redis)) {
-        fallback.index = redis.index_of(&fallback.name, fallback.limits);
+    if let Some(redis) = main.redis_mut(redis) {
+        redis.use_limit(limiting);
+        if let Some(fallback) = &mut fallback {
+            fallback.index = redis.index_of(&fallback.name, fallback.limits);
+        }
     }
     main.locations.push(UsedLocation {
         server,
@@ -286,7 +292,7 @@ fn phases(conf: &Conf, is_used: bool) -> Vec<(Phase, RequestHandler)> {
     if is_used {
         handlers.push((Phase::Log, request_handler!(answers::on_log)));
     }
-    if has(|main| main.miss_limit.is_some()) {
+    if has(|main| !main.miss_limits.is_empty()) {
         handlers.push((Phase::Log, request_handler!(misses::on_log)));
     }
     if is_used && has(|main| main.visits.is_some()) {

@@ -9,7 +9,7 @@ use resolver::path::{code_of_path, code_of_text};
 use resolver::vocabulary::BadNews;
 use resolver::{MissReason, Outcome, Refusal, Source};
 
-use crate::misses::Standing;
+use crate::misses::{Limiting, Standing};
 use crate::nginx::request::{Method, Request, Resumed};
 use crate::nginx::status::Status;
 use crate::settings::Settings;
@@ -45,10 +45,10 @@ pub(crate) fn handle(request: &Request) -> Status {
         Ok(path_code) => path_code,
         Err(Refusal::Malformed) => return refuse(request, Outcome::Malformed),
         Err(Refusal::WrongCheck) => {
-            let redis = location.redis;
-            let outcome = match misses::standing(request, redis) {
+            let limiting = Limiting::of_location(location);
+            let outcome = match misses::standing(request, limiting) {
                 Standing::Free => {
-                    misses::charge(request, redis);
+                    misses::charge(request, limiting);
                     Outcome::WrongCheck
                 }
                 _ => Outcome::Limited,
@@ -62,7 +62,7 @@ pub(crate) fn handle(request: &Request) -> Status {
     if path_code.trimmed {
         worker::count(state.redis, Counter::Trimmed);
     }
-    let may_ask = match misses::standing(request, state.redis) {
+    let may_ask = match misses::standing(request, Limiting::of(state)) {
         Standing::Free => true,
         Standing::Limited => {
             state.is_limited.set(true);
@@ -126,7 +126,7 @@ pub(crate) fn complete(resumed: Resumed, settled: Settled) {
         // Requests that came together, to learn of many codes before the first of them is charged, gain nothing: each
         // is charged when its reply comes, and those behind the limit are refused. One that was limited before asked
         // for no link that the worker did not hold.
-        if !state.is_limited.get() && misses::is_limited(request, state.redis) {
+        if !state.is_limited.get() && misses::is_limited(request, Limiting::of(state)) {
             limit(request, state)
         } else {
             answer(request, state, settled)
@@ -163,7 +163,7 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
         OwnedAnswer::Unknown | OwnedAnswer::NotYet => {
             // A guesser asks for no code a second time: one that the cache knows as unknown stands in a message.
             if let (OwnedAnswer::Unknown, Source::Redis) = (answer, source) {
-                misses::charge(request, state.redis);
+                misses::charge(request, Limiting::of(state));
             }
             settle(state, Outcome::Unknown, source);
             respond::not_found(request)
@@ -190,7 +190,7 @@ fn miss(request: &Request, state: &RequestState, reason: MissReason, source: Sou
         MissReason::Error | MissReason::Unavailable | MissReason::TimedOut => Outcome::Unavailable,
     };
     if let MissReason::Absent = reason {
-        misses::charge(request, state.redis);
+        misses::charge(request, Limiting::of(state));
         state.is_charged.set(true);
     }
     let Some(fallback) = &conf.fallback else {

@@ -10,9 +10,9 @@ use resolver::limit::{AddressKey, MissTable, Scope};
 
 use crate::nginx::request::Request;
 use crate::nginx::status::Status;
-use crate::settings::Settings;
 use crate::settings::redis::RedisNumber;
-use crate::settings::zones::{MissLimitConf, MissZone};
+use crate::settings::zones::{MissLimitConf, MissLimiting, MissZone};
+use crate::settings::{LocationConf, Settings};
 use crate::state::RequestState;
 use crate::worker;
 use crate::worker::edge::now;
@@ -28,11 +28,37 @@ pub(crate) enum Standing {
     Shut,
 }
 
+/// The limit of a request: that of the location with `shortlink`, and the Redis whose codes it protects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limiting {
+    pub(crate) redis: RedisNumber,
+    pub(crate) limit: MissLimiting,
+}
+
+impl Limiting {
+    /// That of a location.
+    pub(crate) fn of_location(location: &LocationConf) -> Self {
+        Self {
+            redis: location.redis,
+            limit: location.miss_limit.unwrap_or_default(),
+        }
+    }
+
+    /// That of a request with a state.
+    #[inline]
+    pub(crate) fn of(state: &RequestState) -> Self {
+        Self {
+            redis: state.redis,
+            limit: state.miss_limit,
+        }
+    }
+}
+
 /// Returns the standing of a request's address. While no address is limited this reads one word.
 #[inline]
-pub(crate) fn standing(request: &Request, redis: RedisNumber) -> Standing {
-    match limit(request, redis) {
-        Some(limit) if is_anyone_limited(&limit) => standing_in(request, redis, &limit),
+pub(crate) fn standing(request: &Request, limiting: Limiting) -> Standing {
+    match limit(request, limiting) {
+        Some(limit) if is_anyone_limited(&limit) => standing_in(request, limiting.redis, &limit),
         _ => Standing::Free,
     }
 }
@@ -61,8 +87,8 @@ fn standing_in(request: &Request, redis: RedisNumber, limit: &Limit<'_>) -> Stan
 
 /// Returns whether the client's address is limited now.
 #[inline]
-pub(crate) fn is_limited(request: &Request, redis: RedisNumber) -> bool {
-    limit(request, redis).is_some_and(|limit| limited(request, &limit).is_some())
+pub(crate) fn is_limited(request: &Request, limiting: Limiting) -> bool {
+    limit(request, limiting).is_some_and(|limit| limited(request, &limit).is_some())
 }
 
 /// The key of the client's address, and what limits it; `None` if it is not limited.
@@ -73,8 +99,9 @@ fn limited(request: &Request, limit: &Limit<'_>) -> Option<(AddressKey, Scope)> 
 }
 
 /// Charges the client's address for a miss.
-pub(crate) fn charge(request: &Request, redis: RedisNumber) {
-    if let Some(limit) = limit(request, redis)
+pub(crate) fn charge(request: &Request, limiting: Limiting) {
+    let redis = limiting.redis;
+    if let Some(limit) = limit(request, limiting)
         && let Some(key) = address(request)
         && !is_exempt(request, limit.conf)
         && let Some(misses) = limit.misses()
@@ -99,10 +126,10 @@ fn charge_in(redis: RedisNumber, misses: &MissTable<'_>, key: AddressKey) {
 pub(crate) fn on_log(request: &Request) -> Status {
     if let Some(state) = RequestState::find(request)
         && let Some(Outcome::Miss | Outcome::Unavailable) = state.outcome.get()
-        && let Some(limit) = limit(request, state.redis)
+        && let Some(limit) = limit(request, Limiting::of(state))
     {
         match (state.is_charged.get(), fallback_status(request, limit.conf)) {
-            (false, 404) if !state.is_free.get() => charge(request, state.redis),
+            (false, 404) if !state.is_free.get() => charge(request, Limiting::of(state)),
             (true, 301..=303 | 307 | 308 | 410) => {
                 if let Some(key) = address(request)
                     && !is_exempt(request, limit.conf)
@@ -145,10 +172,13 @@ impl Limit<'_> {
 }
 
 #[inline]
-fn limit(request: &Request, redis: RedisNumber) -> Option<Limit<'_>> {
+fn limit(request: &Request, limiting: Limiting) -> Option<Limit<'_>> {
+    let MissLimiting::By(number) = limiting.limit else {
+        return None;
+    };
     let main = request.main_settings::<Settings>()?;
-    let conf = main.miss_limit.as_ref()?;
-    let zone = main.redis.get(redis.index())?.misses?;
+    let conf = main.miss_limits.get(number)?;
+    let zone = main.redis.get(limiting.redis.index())?.misses_of(number)?;
     Some(Limit { conf, zone })
 }
 

@@ -18,7 +18,7 @@ use crate::nginx::ssl::SslServer;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::certificates::ReadCertificates;
 use crate::settings::redis::{Redis, RedisNumber};
-use crate::settings::zones::MissLimitConf;
+use crate::settings::zones::{MissLimitConf, MissLimiting};
 
 /// The module's settings, for nginx.
 pub(crate) struct Settings;
@@ -45,8 +45,10 @@ pub(crate) struct MainConf {
     pub(crate) rules: Vec<CodeRules>,
     /// `shortlink_cache`, or its default; `None` when it is off.
     pub(crate) cache: Option<CacheSettings>,
-    /// `shortlink_miss_limit`; `None` when it is off.
-    pub(crate) miss_limit: Option<MissLimitConf>,
+    /// Each `shortlink_miss_limit` that is not off.
+    pub(crate) miss_limits: Vec<MissLimitConf>,
+    /// The limit of the `http` block.
+    pub(crate) miss_limit: MissLimiting,
     /// The settings of `shortlink_visits`; `None` where it is on nowhere.
     pub(crate) visits: Option<VisitsConf>,
     /// Each `shortlink_domains`.
@@ -71,7 +73,6 @@ pub(crate) struct MainConf {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) cache: bool,
-    pub(crate) miss_limit: bool,
 }
 
 impl MainConf {
@@ -104,7 +105,8 @@ impl Default for MainConf {
             redis: vec![Redis::default()],
             rules: vec![CodeRules::default()],
             cache: Some(DEFAULT_CACHE),
-            miss_limit: None,
+            miss_limits: Vec::new(),
+            miss_limit: MissLimiting::Off,
             visits: None,
             tables: Vec::new(),
             table: None,
@@ -139,6 +141,8 @@ pub(crate) struct LocationConf {
     pub(crate) rules: usize,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<FallbackConf>,
+    /// `shortlink_miss_limit`.
+    pub(crate) miss_limit: Option<MissLimiting>,
     /// `shortlink_visits`.
     pub(crate) recording: Option<Recording>,
     /// `shortlink_visit_address`.

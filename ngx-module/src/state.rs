@@ -13,6 +13,7 @@ use resolver::{Outcome, PathCode, Source, Ticket};
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
 use crate::settings::redis::RedisNumber;
+use crate::settings::zones::MissLimiting;
 use crate::settings::{Recording, Settings, VisitAddress};
 use crate::worker::{self, Wait};
 
@@ -26,6 +27,8 @@ pub(crate) struct RequestState {
     pub(crate) source: Cell<Source>,
     /// The Redis of the location with `shortlink`.
     pub(crate) redis: RedisNumber,
+    /// The limit of misses of the location with `shortlink`: the fallback that answers may have another.
+    pub(crate) miss_limit: MissLimiting,
     /// The code that the path names; `None` when it names none.
     pub(crate) code: Option<Code>,
     /// The target that was answered, in the request's pool.
@@ -59,6 +62,7 @@ impl RequestState {
             outcome: Cell::new(None),
             source: Cell::new(Source::None),
             redis: conf.map(|conf| conf.redis).unwrap_or_default(),
+            miss_limit: conf.and_then(|conf| conf.miss_limit).unwrap_or_default(),
             code: path_code.map(|found| found.code),
             target: Cell::new(PoolText::EMPTY),
             ticket: Cell::new(None),

@@ -101,6 +101,11 @@ impl Rate {
         }
     }
 
+    /// The time that one miss stands for, in milliseconds.
+    pub fn interval(self) -> u64 {
+        self.interval
+    }
+
     /// The greatest burst at this rate.
     pub fn most_burst(self) -> u32 {
         u32::try_from(MissLimit::LONGEST_WINDOW / self.interval).unwrap_or(u32::MAX)

@@ -9,7 +9,7 @@ use crate::directives::words::{
 use crate::nginx::conf::Conf;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::Settings;
-use crate::settings::zones::MissLimitConf;
+use crate::settings::zones::{MissLimitConf, MissLimiting};
 
 /// The least and most bytes that it takes.
 const LEAST_BYTES: usize = 64 << 10;
@@ -24,6 +24,7 @@ const NETWORK_FACTOR: u32 = 20;
 /// The parameters.
 struct Read {
     limits: Limits,
+    name: String,
     bytes: usize,
     is_strict: bool,
     exempt: Option<VariableIndex>,
@@ -31,23 +32,37 @@ struct Read {
 
 /// `shortlink_miss_limit`
 pub(crate) fn set(conf: &mut Conf) -> Set {
-    let main = conf.main::<Settings>().ok_or("there is no http block")?;
-    if main.given.miss_limit {
-        return Err("\"shortlink_miss_limit\" is given twice".to_owned());
+    let location = conf.location::<Settings>().ok_or("there is no location")?;
+    if location.miss_limit.is_some() {
+        return Err("\"shortlink_miss_limit\" is given twice here".to_owned());
     }
-    let miss_limit = match read(conf)? {
+    let limit = match read(conf)? {
         None => None,
         Some(read) => Some(MissLimitConf {
             limits: read.limits,
+            name: read.name,
             is_strict: read.is_strict,
             bytes: read.bytes,
             exempt: read.exempt,
             upstream_status: variable_index(conf, b"upstream_status")?,
         }),
     };
-    if let Some(main) = conf.main_mut::<Settings>() {
-        main.given.miss_limit = true;
-        main.miss_limit = miss_limit;
+    let is_http_block = conf.is_http_block();
+    let main = conf
+        .main_mut::<Settings>()
+        .ok_or("there is no http block")?;
+    let limiting = match limit {
+        None => MissLimiting::Off,
+        Some(limit) => {
+            main.miss_limits.push(limit);
+            MissLimiting::By(main.miss_limits.len() - 1)
+        }
+    };
+    if is_http_block {
+        main.miss_limit = limiting;
+    }
+    if let Some(location) = conf.location_mut::<Settings>() {
+        location.miss_limit = Some(limiting);
     }
     Ok(())
 }
@@ -104,8 +119,15 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
              least rate=, and network_burst= (here {network_burst}) at least burst= (here {burst})"
         ));
     }
+    let name = format!(
+        "{}ms {burst} {}ms {network_burst} {}k",
+        rate.interval(),
+        network_rate.interval(),
+        bytes >> 10
+    );
     Ok(Some(Read {
         limits,
+        name,
         bytes,
         is_strict,
         exempt,

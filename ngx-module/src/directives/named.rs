@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::directives::words::{Set, shown};
 use crate::nginx::conf::Conf;
 use crate::settings::redis::RedisNumber;
-use crate::settings::zones::{CounterZone, MissZone};
+use crate::settings::zones::{CounterZone, MissLimiting, MissZone};
 use crate::settings::{Settings, SpoolConf};
 use crate::worker::spool::has_files;
 
@@ -104,9 +104,8 @@ pub(crate) fn check(conf: &Conf) -> Set {
 pub(crate) fn prepare(conf: &mut Conf) -> Set {
     let main = conf.main::<Settings>().ok_or("there is no http block")?;
     let spool = main.visits.as_ref().and_then(|visits| visits.spool.clone());
-    let miss_bytes = main.miss_limit.as_ref().map(|limit| limit.bytes);
     for index in 0..main.redis.len() {
-        prepare_one(conf, RedisNumber::new(index), spool.as_ref(), miss_bytes)?;
+        prepare_one(conf, RedisNumber::new(index), spool.as_ref())?;
     }
     if let Some(spool) = &spool {
         warn_of_left_files(conf, &spool.directory);
@@ -137,12 +136,46 @@ fn warn_of_left_files(conf: &Conf, spool: &Path) {
     }
 }
 
-fn prepare_one(
+/// Asks nginx for the memory of the misses of a Redis: one for the limits that share it.
+fn add_misses(
     conf: &mut Conf,
     number: RedisNumber,
-    spool: Option<&SpoolConf>,
-    miss_bytes: Option<usize>,
-) -> Set {
+    name: &str,
+) -> Result<Vec<(usize, Option<MissZone>)>, String> {
+    let main = conf.main::<Settings>().ok_or("there is no http block")?;
+    let limits = main.miss_limits.clone();
+    let redis = main.redis.get(number.index());
+    let used: Vec<usize> = redis
+        .into_iter()
+        .flat_map(|redis| redis.misses.iter().map(|(limit, _)| *limit))
+        .collect();
+    let of_http = match main.miss_limit {
+        MissLimiting::By(limit) => limits.get(limit).cloned(),
+        MissLimiting::Off => None,
+    };
+    let mut found: Vec<(usize, Option<MissZone>)> = Vec::new();
+    for index in used {
+        let Some(limit) = limits.get(index) else {
+            continue;
+        };
+        let shared = found.iter().find(|(other, _)| {
+            let other = limits.get(*other);
+            other.is_some_and(|other| other.shares_with(limit))
+        });
+        let zone = match shared {
+            Some((_, zone)) => *zone,
+            None => {
+                let is_of_http = of_http.as_ref().is_some_and(|it| it.shares_with(limit));
+                let name_of_limit = (!is_of_http).then_some(&*limit.name);
+                Some(MissZone::add(conf, name, name_of_limit, limit.bytes)?)
+            }
+        };
+        found.push((index, zone));
+    }
+    Ok(found)
+}
+
+fn prepare_one(conf: &mut Conf, number: RedisNumber, spool: Option<&SpoolConf>) -> Set {
     let main = conf
         .main_mut::<Settings>()
         .ok_or("there is no http block")?;
@@ -152,9 +185,7 @@ fn prepare_one(
         return Ok(());
     }
     let counters = CounterZone::add(conf, &name)?;
-    let misses = miss_bytes
-        .map(|bytes| MissZone::add(conf, &name, bytes))
-        .transpose()?;
+    let misses = add_misses(conf, number, &name)?;
     let directory = spool
         .map(|spool| match &*name {
             "" => Ok(spool.directory.clone()),

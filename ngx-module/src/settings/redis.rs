@@ -8,7 +8,7 @@ use resolver::{Address, CacheSettings, EdgeSettings, NodeSettings, TopologySetti
 
 use crate::nginx::address::SocketAddress;
 use crate::nginx::ssl::SslContext;
-use crate::settings::zones::{CounterZone, MissZone};
+use crate::settings::zones::{CounterZone, MissLimiting, MissZone};
 
 /// The place of a Redis among those of the configuration; the default is that of the Redis without a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +38,9 @@ pub(crate) struct Redis {
     pub(crate) used_in: Option<String>,
     /// The shared memory of its counters; `None` if no location uses it.
     pub(crate) counters: Option<CounterZone>,
-    /// The shared memory of the misses of each address; `None` without a limit.
-    pub(crate) misses: Option<MissZone>,
+    /// The limits of misses of its locations, as places among those of the configuration, and the shared memory of
+    /// each.
+    pub(crate) misses: Vec<(usize, Option<MissZone>)>,
     /// The directory of the files with its visits; `None` without one.
     pub(crate) spool: Option<PathBuf>,
     /// The fallbacks of its locations.
@@ -56,6 +57,22 @@ pub(crate) struct BoundedFallback {
 }
 
 impl Redis {
+    /// Notes that a location has a limit of misses.
+    pub(crate) fn use_limit(&mut self, limiting: MissLimiting) {
+        if let MissLimiting::By(limit) = limiting
+            && !self.misses.iter().any(|(used, _)| *used == limit)
+        {
+            self.misses.push((limit, None));
+        }
+    }
+
+    /// The misses that a limit counts.
+    #[inline]
+    pub(crate) fn misses_of(&self, limit: usize) -> Option<MissZone> {
+        let mut misses = self.misses.iter();
+        misses.find(|(used, _)| *used == limit)?.1
+    }
+
     /// The place of a fallback among those of this Redis.
     pub(crate) fn index_of(&mut self, name: &[u8], limits: FallbackLimits) -> usize {
         let is_same = |other: &BoundedFallback| *other.name == *name && other.limits == limits;

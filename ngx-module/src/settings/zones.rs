@@ -48,9 +48,11 @@ impl CounterZone {
 }
 
 /// `shortlink_miss_limit`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MissLimitConf {
     pub(crate) limits: Limits,
+    /// The name of the limits and the size, for zones.
+    pub(crate) name: String,
     /// True if an address over the limit gets nothing at all.
     pub(crate) is_strict: bool,
     /// The bytes of each zone.
@@ -61,18 +63,42 @@ pub(crate) struct MissLimitConf {
     pub(crate) upstream_status: VariableIndex,
 }
 
+impl MissLimitConf {
+    /// Returns whether two limits count misses together.
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The limit of misses of a location.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MissLimiting {
+    #[default]
+    Off,
+    /// That at this place among those of the configuration.
+    By(usize),
+}
+
 /// The misses of each address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissZone(Zone);
 
 impl MissZone {
-    /// Asks nginx for so many bytes for the misses of a Redis.
+    /// Asks nginx for so many bytes for the misses of a Redis; `limit` distinguishes limits of one Redis.
     ///
     /// # Errors
     /// When there are none.
-    pub(crate) fn add(conf: &mut Conf, redis: &str, bytes: usize) -> Result<Self, String> {
-        conf.add_zone(&zone_name(MISSES, redis), bytes / size_of::<u64>())
-            .map(Self)
+    pub(crate) fn add(
+        conf: &mut Conf,
+        redis: &str,
+        limit: Option<&str>,
+        bytes: usize,
+    ) -> Result<Self, String> {
+        let mut name = zone_name(MISSES, redis);
+        if let Some(limit) = limit {
+            name = format!("{name} {limit}");
+        }
+        conf.add_zone(&name, bytes / size_of::<u64>()).map(Self)
     }
 
     /// The time until which an address may be limited.

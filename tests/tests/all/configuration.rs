@@ -555,6 +555,10 @@ fn nginx_refuses_limits_that_can_not_be() {
             "\"strict\" of \"shortlink_miss_limit\" is given twice",
         ),
         (
+            "shortlink_miss_limit off; shortlink_miss_limit off;",
+            "\"shortlink_miss_limit\" is given twice",
+        ),
+        (
             "shortlink_miss_limit off rate=1r/s;",
             "\"shortlink_miss_limit off\" takes no parameters",
         ),

@@ -59,8 +59,13 @@ fn guess() -> String {
 
 /// Guesses until an address is limited: returns how many guesses were answered 404.
 fn guess_until_limited(stack: &Stack, visitor: &str) -> u32 {
+    guess_below(stack, visitor, "")
+}
+
+/// The same below a folder.
+fn guess_below(stack: &Stack, visitor: &str, folder: &str) -> u32 {
     for number in 0..1000 {
-        match status(stack, visitor, &guess()) {
+        match status(stack, visitor, &format!("{folder}{}", guess())) {
             404 => {}
             429 => return number,
             other => panic!("{other}"),
@@ -177,6 +182,44 @@ fn exempt_addresses_are_neither_limited_nor_charged() {
     // Empty and 0 are no exemptions.
     assert_eq!(guess_until_limited(&stack, "192.0.2.8"), 3);
     assert_eq!(guess_until_limited(&stack, "192.0.2.9"), 3);
+}
+
+#[test]
+fn a_location_has_a_limit_of_its_own_or_none() {
+    let location = |name: &str, limit: &str| {
+        format!(
+            "location /{name}/ {{ rewrite ^/{name}/(.*)$ /$1 break; shortlink; \
+             shortlink_fallback @sidecar; shortlink_miss_limit {limit}; }}\n"
+        )
+    };
+    let locations = [
+        location("open", "off"),
+        location("tight", "rate=1r/m burst=2"),
+        location("same", "burst=9 rate=1r/m strict"),
+    ];
+    let named = "location @unknown {";
+    let stack = limited_and(
+        "shortlink_miss_limit rate=1r/m burst=9;",
+        vec![(named, format!("{}{named}", locations.concat()))],
+    );
+    for _ in 0..30 {
+        let code = format!("open/{}", guess());
+        assert_eq!(status(&stack, "192.0.2.7", &code), 404);
+    }
+    // Limits with other values count for themselves.
+    assert_eq!(guess_below(&stack, "192.0.2.7", "tight/"), 3);
+    assert_eq!(guess_until_limited(&stack, "192.0.2.7"), 10);
+    // One with the same values counts with the others.
+    let link = stack.link(TARGET);
+    assert_eq!(status(&stack, "192.0.2.8", &format!("same/{link}")), 302);
+    assert_eq!(status(&stack, "192.0.2.7", &format!("same/{link}")), 429);
+    assert_eq!(status(&stack, "192.0.2.7", &format!("open/{link}")), 302);
+    // Addresses stay limited in all of them over a reload.
+    stack.nginx.reload();
+    for folder in ["", "tight/", "same/"] {
+        let code = format!("{folder}{}", guess());
+        assert_eq!(status(&stack, "192.0.2.7", &code), 429, "{folder}");
+    }
 }
 
 /// Load balancers whose visitors nginx can't distinguish must not lock them all out.
