@@ -37,7 +37,8 @@ use crate::{
 /// The module's directives.
 pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => redis::set;
-    "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set;
+    "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
+        | NGX_CONF_1MORE => cache::set;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => miss_limit::set;
     "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
@@ -173,6 +174,7 @@ impl Module for Shortlink {
         }
         inner.miss_limit = inner.miss_limit.or(outer.miss_limit);
         inner.recording = inner.recording.or(outer.recording);
+        inner.uses_cache = inner.uses_cache.or(outer.uses_cache);
         inner.visit_address = inner.visit_address.or(outer.visit_address);
         inner.table = inner.table.or(outer.table);
         // `limit_except` is a level of its own and does not take over the handler; an `if` keeps that of the location

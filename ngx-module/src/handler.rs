@@ -7,7 +7,7 @@
 use resolver::counters::Counter;
 use resolver::path::{code_of_path, code_of_text};
 use resolver::vocabulary::BadNews;
-use resolver::{MissReason, Outcome, Refusal, Source};
+use resolver::{MissReason, Outcome, Refusal, Source, Sources};
 
 use crate::misses::{Limiting, Standing};
 use crate::nginx::request::{Method, Request, Resumed};
@@ -62,15 +62,20 @@ pub(crate) fn handle(request: &Request) -> Status {
     if path_code.trimmed {
         worker::count(state.redis, Counter::Trimmed);
     }
-    let may_ask = match misses::standing(request, Limiting::of(state)) {
-        Standing::Free => true,
+    let sources = match misses::standing(request, Limiting::of(state)) {
+        Standing::Shut => return limit(request, state),
         Standing::Limited => {
             state.is_limited.set(true);
-            false
+            // The link that the worker holds is no secret, but this location does not show it.
+            if location.uses_cache == Some(false) {
+                return limit(request, state);
+            }
+            Sources::Cache
         }
-        Standing::Shut => return limit(request, state),
+        Standing::Free if location.uses_cache == Some(false) => Sources::Redis,
+        Standing::Free => Sources::Both,
     };
-    match look_up(state.redis, &path_code.code, request, may_ask) {
+    match look_up(state.redis, sources, &path_code.code, request) {
         LookedUp::Settled(settled) => answer(request, state, settled),
         LookedUp::Waiting(ticket) => {
             state.ticket.set(Some(ticket));

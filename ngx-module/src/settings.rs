@@ -143,6 +143,8 @@ pub(crate) struct LocationConf {
     pub(crate) fallback: Option<FallbackConf>,
     /// `shortlink_miss_limit`.
     pub(crate) miss_limit: Option<MissLimiting>,
+    /// False to ask Redis for each request; `None` is true.
+    pub(crate) uses_cache: Option<bool>,
     /// `shortlink_visits`.
     pub(crate) recording: Option<Recording>,
     /// `shortlink_visit_address`.

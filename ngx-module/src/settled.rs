@@ -2,7 +2,7 @@
 
 use resolver::vocabulary::target::{encoded_query, with_query};
 use resolver::vocabulary::{BadNews, Code, RedirectStatus};
-use resolver::{Answer, Completion, LookUp, MissReason, Source, Ticket};
+use resolver::{Answer, Completion, LookUp, MissReason, Source, Sources, Ticket};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, Resumed, Token};
@@ -125,17 +125,17 @@ pub(crate) enum LookedUp {
     NotKept,
 }
 
-/// Looks a code up in a Redis on behalf of a request, which waits if that takes time; only in the cache unless `may_ask`.
+/// Looks a code up in a Redis on behalf of a request, which waits if that takes time.
 #[inline]
 pub(crate) fn look_up(
     redis: RedisNumber,
+    sources: Sources,
     code: &Code,
     request: &Request,
-    may_ask: bool,
 ) -> LookedUp {
     let looked_up = worker::with(redis, |backend| {
         let token = request.token();
-        match backend.edge.look_up_as(code, token, now(), may_ask) {
+        match backend.edge.look_up_in(sources, code, token, now()) {
             LookUp::Answered(answer, source) => {
                 LookedUp::Settled(Settled::copy(answer, source, request))
             }

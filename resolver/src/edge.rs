@@ -153,6 +153,17 @@ enum Kept {
     Expanded(Expanded),
 }
 
+/// The sources that may answer a request for a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// The cache, else Redis.
+    Both,
+    /// The cache only.
+    Cache,
+    /// Redis only. Its answers are not kept.
+    Redis,
+}
+
 /// The edge of one worker.
 #[derive(Debug)]
 pub struct Edge<T> {
@@ -291,17 +302,19 @@ impl<T> Edge<T> {
     /// Answers a request for a code from the cache, or asks Redis and makes it wait.
     #[inline]
     pub fn look_up(&mut self, code: &Code, token: T, now: Now) -> LookUp<'_> {
-        self.look_up_as(code, token, now, true)
+        self.look_up_in(Sources::Both, code, token, now)
     }
 
-    /// Answers a request for a code as [`Edge::look_up`] does; [`LookUp::NotKept`] instead of
-    /// asking Redis for the link unless `may_ask`. The campaign of a link with a fresh entry is
-    /// asked for in any case: that reveals no code.
+    /// Answers a request for a code as [`Edge::look_up`] does, from some sources; [`LookUp::NotKept`] instead of
+    /// asking Redis for the link if that is none of them. The campaign of a link is answered from the cache in any case,
+    /// and asked for: that reveals no code.
     #[inline]
-    pub fn look_up_as(&mut self, code: &Code, token: T, now: Now, may_ask: bool) -> LookUp<'_> {
+    pub fn look_up_in(&mut self, sources: Sources, code: &Code, token: T, now: Now) -> LookUp<'_> {
         let mut found = None;
         let mut keep = false;
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = &mut self.cache
+            && sources != Sources::Redis
+        {
             let hash = cache.hash(code);
             found = cache.find(code, hash, now);
             // A code that is requested once is not worth caching: most codes are.
@@ -315,10 +328,10 @@ impl<T> Edge<T> {
             let answer = self.entry_answer(&Key::Link(*code), entry, now);
             return LookUp::Answered(answer, Source::Cache);
         }
-        if !may_ask {
+        if sources == Sources::Cache {
             return LookUp::NotKept;
         }
-        if self.cache.is_some() {
+        if self.cache.is_some() && sources == Sources::Both {
             self.count(match found {
                 Some(_) => Counter::CacheStale,
                 None => Counter::CacheMiss,

@@ -49,7 +49,7 @@ pub use answer::{Answer, Judgement, MissReason, Ruling};
 pub use cache::CacheSettings;
 pub use connection_error::ConnectionError;
 pub use counters::{Outcome, Source};
-pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Tick};
+pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Sources, Tick};
 pub use endpoint::Endpoint;
 pub use handshake::{Credentials, Tracking};
 pub use key::Key;

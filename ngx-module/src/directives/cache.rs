@@ -10,8 +10,11 @@ use crate::settings::{DEFAULT_CACHE, Settings};
 /// The longest times, in milliseconds: a day.
 const LONGEST_TIME: u64 = 86_400_000;
 
-/// `shortlink_cache`
+/// `shortlink_cache`: of the `http` block the size, of a server or location whether it is used.
 pub(crate) fn set(conf: &mut Conf) -> Set {
+    if !conf.is_http_block() {
+        return switch(conf);
+    }
     let main = conf.main::<Settings>().ok_or("there is no http block")?;
     if main.given.cache {
         return Err("\"shortlink_cache\" is given twice".to_owned());
@@ -20,6 +23,25 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
     if let Some(main) = conf.main_mut::<Settings>() {
         main.given.cache = true;
         main.cache = cache;
+    }
+    Ok(())
+}
+
+fn switch(conf: &mut Conf) -> Set {
+    let uses_cache = match &conf.words()[1..] {
+        [b"on"] => true,
+        [b"off"] => false,
+        _ => {
+            return Err(
+                "in a server or location, \"shortlink_cache\" is on or off: the http block has its size"
+                    .to_owned(),
+            );
+        }
+    };
+    let level = conf.location_mut::<Settings>();
+    let level = level.ok_or("there is no location")?;
+    if level.uses_cache.replace(uses_cache).is_some() {
+        return Err("\"shortlink_cache\" is given twice here".to_owned());
     }
     Ok(())
 }

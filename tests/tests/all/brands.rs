@@ -148,11 +148,16 @@ fn two_brands_share_one_nginx_and_nothing_else() {
     assert_eq!(follow("new.brand.example"), to_second);
     let file = |name: &str| live.join(name).join("fullchain.pem");
     for (host, expected) in [
-        ("a.example", "302 2 https://a.example.com/"),
-        ("brand.example", "302 2 https://b.example.com/"),
+        ("a.example", "https://a.example.com/"),
+        ("brand.example", "https://b.example.com/"),
     ] {
         let answer = ask(stack.nginx.tls_port, host, "/offer", &file(host));
-        assert_eq!(answer, Ok(expected.to_owned()));
+        // The version of HTTP between them is of the port before nginx 1.25.1, and of the server since.
+        let answer = answer.expect("the certificate of the brand");
+        assert!(
+            answer.starts_with("302 ") && answer.ends_with(expected),
+            "{answer}"
+        );
     }
 
     // A swap of one brand's domain concerns the other one no more than a revocation does.

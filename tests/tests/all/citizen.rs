@@ -529,3 +529,31 @@ fn a_code_that_answers_for_another_says_once_how_to_keep_its_answer() {
     assert_leads(&answer, 302, ONE);
     assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
 }
+
+#[test]
+fn a_location_may_do_without_the_cache() {
+    let site = Site::with(&SiteOptions {
+        cache: "1m",
+        server: "add_header X-Edge \"$shortlink_outcome/$shortlink_source\" always;
+                 location / { shortlink; }
+                 location /fresh/ {
+                     shortlink_cache off;
+                     if ($arg_kept) { shortlink_cache on; }
+                     rewrite ^/fresh/(.*)$ /$1 break;
+                     shortlink;
+                 }",
+        ..SiteOptions::default()
+    });
+    let edge = |path: &str| site.get(path).header("X-Edge").map(str::to_owned);
+    // Not even counted for the cache, which keeps a code at its second request.
+    for _ in 0..3 {
+        assert_eq!(edge("/fresh/one").as_deref(), Some("redirect/redis"));
+    }
+    assert_eq!(edge("/one").as_deref(), Some("redirect/redis"));
+    until("the worker has the link", SOON, || {
+        edge("/one").as_deref() == Some("redirect/cache")
+    });
+    assert_eq!(edge("/fresh/one").as_deref(), Some("redirect/redis"));
+    assert_eq!(edge("/fresh/one?kept=1").as_deref(), Some("redirect/cache"));
+    site.assert_sound(&[]);
+}

@@ -497,6 +497,14 @@ fn nginx_refuses_limits_that_can_not_be() {
             "parameter \"age\" of \"shortlink_cache\" is given twice",
         ),
         ("shortlink_cache 1m; shortlink_cache 1m;", "given twice"),
+        (
+            "server { shortlink_cache 1m; }",
+            "in a server or location, \"shortlink_cache\" is on or off",
+        ),
+        (
+            "server { shortlink_cache off; shortlink_cache on; }",
+            "\"shortlink_cache\" is given twice here",
+        ),
     ] {
         refused("shortlink.conf", CACHE, line, &[expected]);
     }
