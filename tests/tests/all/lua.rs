@@ -294,14 +294,17 @@ fn lua_replaces_the_variables_for_the_log() {
 #[test]
 fn lua_may_be_loaded_after_the_module() {
     let mut site = start("location / { shortlink; add_header Cache-Control no-cache always; }");
-    let conf = site.nginx.file("nginx.conf");
-    let text = fs::read_to_string(&conf).expect("a configuration");
-    let without = text.replace(&**MODULES, "");
-    let (before, after) = without
-        .split_once("ngx_http_shortlink_module.so;")
-        .expect("the module");
-    let late = format!("{before}ngx_http_shortlink_module.so;\n{}{after}", *MODULES);
-    fs::write(&conf, late).expect("a configuration");
+    // OpenResty has Lua in it, among its own modules.
+    if !MODULES.trim().is_empty() {
+        let conf = site.nginx.file("nginx.conf");
+        let text = fs::read_to_string(&conf).expect("a configuration");
+        let without = text.replace(&**MODULES, "");
+        let (before, after) = without
+            .split_once("ngx_http_shortlink_module.so;")
+            .expect("the module");
+        let late = format!("{before}ngx_http_shortlink_module.so;\n{}{after}", *MODULES);
+        fs::write(&conf, late).expect("a configuration");
+    }
     let tested = site.nginx.test_configuration();
     assert!(tested.status.success(), "{tested:?}");
     site.nginx.stop();
