@@ -180,5 +180,6 @@ fn two_brands_share_one_nginx_and_nothing_else() {
         let stats = brand.api("GET", "/v1/links/offer/stats", None).json();
         stats["visits"]["total"] == 4
     });
-    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+    // nginx -t logs its refusal there, too, since some version.
+    assert_eq!(stack.nginx.complaints(&["must stand before"]), [""; 0]);
 }
