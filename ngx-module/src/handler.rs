@@ -62,18 +62,14 @@ pub(crate) fn handle(request: &Request) -> Status {
     if path_code.trimmed {
         worker::count(state.redis, Counter::Trimmed);
     }
-    let sources = match misses::standing(request, Limiting::of(state)) {
-        Standing::Shut => return limit(request, state),
-        Standing::Limited => {
-            state.is_limited.set(true);
-            // The link that the worker holds is no secret, but this location does not show it.
-            if location.uses_cache == Some(false) {
-                return limit(request, state);
-            }
-            Sources::Cache
-        }
-        Standing::Free if location.uses_cache == Some(false) => Sources::Redis,
-        Standing::Free => Sources::Both,
+    let standing = misses::standing(request, Limiting::of(state));
+    state.is_limited.set(standing == Standing::Limited);
+    let sources = match (standing, location.uses_cache.unwrap_or(true)) {
+        (Standing::Free, true) => Sources::Both,
+        (Standing::Free, false) => Sources::Redis,
+        (Standing::Limited, true) => Sources::Cache,
+        // The link that the worker holds is no secret, but this location does not show it.
+        (Standing::Limited, false) | (Standing::Shut, _) => return limit(request, state),
     };
     match look_up(state.redis, sources, &path_code.code, request) {
         LookedUp::Settled(settled) => answer(request, state, settled),

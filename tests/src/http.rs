@@ -21,11 +21,14 @@ pub struct Response {
 impl Response {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        self.all(name).first().copied()
+    }
+
+    /// The values of all headers of a name.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let same = |known: &str| known.eq_ignore_ascii_case(name);
+        let found = self.headers.iter().filter(|(known, _)| same(known));
+        found.map(|(_, value)| value.as_str()).collect()
     }
 
     /// The header `Location`.

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::http;
 use crate::ports;
-use crate::process::Process;
+use crate::process::{Process, signal};
 use crate::wait::{SOON, eventually, until};
 
 /// The levels of error logs for events that must not happen.
@@ -320,6 +319,21 @@ impl Nginx {
         state.map_or(true, |state| state.contains(") Z "))
     }
 
+    /// Kills workers, and waits until others are in their place.
+    ///
+    /// # Panics
+    /// When they are not replaced.
+    pub fn kill_workers(&self, killed: &[u32]) {
+        let count = self.workers().len();
+        for worker in killed {
+            signal(*worker, Signal::SIGKILL);
+        }
+        until("the workers are replaced", SOON, || {
+            let now = self.workers();
+            now.len() == count && killed.iter().all(|worker| !now.contains(worker))
+        });
+    }
+
     /// Reloads the configuration and waits until new workers serve and old ones are gone.
     pub fn reload(&self) {
         self.reload_with(2);
@@ -502,11 +516,6 @@ fn children(pid: u32) -> Option<Vec<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     let pids = text.split_whitespace();
     Some(pids.filter_map(|pid| pid.parse().ok()).collect())
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
-    kill(pid, signal).expect("a running nginx");
 }
 
 /// Copies the project's pages.

@@ -144,3 +144,12 @@ impl Drop for Process {
         self.end(Signal::SIGTERM);
     }
 }
+
+/// Sends a signal to a process that a test has only the id of.
+///
+/// # Panics
+/// When it does not run.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
+    signal::kill(pid, signal).expect("a running process");
+}

@@ -84,7 +84,7 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
         );
     };
     let server = conf.ssl_server().ok_or("there is no server")?;
-    if main.secured.iter().any(|(secured, _)| *secured == server) {
+    if is_set(conf) {
         return Err("\"shortlink_certificates\" is given twice in this server".to_owned());
     }
     server.default_to(conf, &file, &key_file)?;

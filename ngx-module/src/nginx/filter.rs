@@ -43,27 +43,39 @@ pub(crate) struct Chains {
 static mut IN_USE: Option<Chains> = None;
 
 impl Chains {
-    /// Remembers them, before a configuration is read.
-    pub(crate) fn remember() {
+    /// The present ones.
+    pub(super) fn present() -> Self {
         // SAFETY: configurations are read by the only thread.
         unsafe {
-            IN_USE = Some(Self {
+            Self {
                 headers: ngx_http_top_header_filter,
                 bodies: ngx_http_top_body_filter,
                 request_bodies: ngx_http_top_request_body_filter,
-            });
+            }
         }
+    }
+
+    /// Has nginx use them.
+    pub(super) fn put_back(self) {
+        // SAFETY: as above, and nothing is sent meanwhile.
+        unsafe {
+            ngx_http_top_header_filter = self.headers;
+            ngx_http_top_body_filter = self.bodies;
+            ngx_http_top_request_body_filter = self.request_bodies;
+        }
+    }
+
+    /// Remembers the present ones, before a configuration is read.
+    pub(crate) fn remember() {
+        // SAFETY: configurations are read by the only thread.
+        unsafe { IN_USE = Some(Self::present()) };
     }
 
     /// Restores them, when the configuration is refused. Of the first one there are none, and nginx ends.
     pub(crate) fn restore() {
-        // SAFETY: as above, and nothing is sent meanwhile.
-        unsafe {
-            if let Some(chains) = IN_USE {
-                ngx_http_top_header_filter = chains.headers;
-                ngx_http_top_body_filter = chains.bodies;
-                ngx_http_top_request_body_filter = chains.request_bodies;
-            }
+        // SAFETY: as above.
+        if let Some(chains) = unsafe { IN_USE } {
+            chains.put_back();
         }
     }
 }

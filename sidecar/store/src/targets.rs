@@ -26,9 +26,9 @@ use super::value::{Row, args};
 pub(super) const CREATE_WITHOUT_HASH: &str =
     ", (SELECT pg_advisory_xact_lock_shared(7363, 1) IS NULL) AS is_locked";
 
-/// Marks the walk as stale, if `$1`.
+/// Marks the walk as stale.
 pub(super) const MARK_STALE: Sql =
-    sql!("UPDATE target_fill SET is_stale = true WHERE $1 AND NOT is_stale");
+    sql!("UPDATE target_fill SET is_stale = true WHERE NOT is_stale");
 
 /// The state of the search by target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::http;
 use crate::nginx::{Nginx, NginxOptions};
 use crate::ports;
 use crate::postgres::Postgres;
-use crate::process::Process;
+use crate::process::{Process, signal};
 use crate::proxy::{Mode, Proxy};
 use crate::redis::{Redis, try_command};
 use crate::sidecar::Sidecar;
@@ -208,11 +208,7 @@ impl World {
             Fault::Reload => signal(self.nginx.master(), Signal::SIGHUP),
             Fault::KillWorker => {
                 let workers = self.nginx.all_workers(self.layout.workers);
-                signal(workers[0], Signal::SIGKILL);
-                until("the worker is replaced", SOON, || {
-                    let now = self.nginx.workers();
-                    now.len() == workers.len() && !now.contains(&workers[0])
-                });
+                self.nginx.kill_workers(&workers[..1]);
             }
             Fault::HangWorker => {
                 let workers = self.nginx.workers();
@@ -424,11 +420,6 @@ fn serve(sidecar: &mut Sidecar) {
         }
         answers(sidecar.port, "/readyz")
     });
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
-    kill(pid, signal).expect("a running process");
 }
 
 /// Stops a sidecar that other tests would use, and gives it the default limits.

@@ -4,13 +4,6 @@ use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::site::{ONE, Site, SiteOptions, TWO};
 use shortlink_tests::wait::{SOON, until};
 
-/// The values of all headers of a name.
-fn all<'a>(answer: &'a Response, name: &str) -> Vec<&'a str> {
-    let same = |known: &str| known.eq_ignore_ascii_case(name);
-    let found = answer.headers.iter().filter(|(known, _)| same(known));
-    found.map(|(_, value)| value.as_str()).collect()
-}
-
 fn body(answer: &Response) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
@@ -99,11 +92,11 @@ fn error_page_shows_a_file_a_named_location_or_another_address() {
             "{path}"
         );
         assert_eq!(answer.header("Content-Type"), Some("text/html"));
-        assert_eq!(all(&answer, "Cache-Control"), ["no-store"], "{path}");
+        assert_eq!(answer.all("Cache-Control"), ["no-store"], "{path}");
     }
     let answer = site.get("/gone");
     assert_eq!((answer.status, &*body(&answer)), (410, "gone: gone gone\n"));
-    assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
+    assert_eq!(answer.all("Cache-Control"), ["no-store"]);
     assert_eq!(site.send("HEAD", "/gone", &[]).status, 410);
     let answer = site.get("/changed/nolink");
     assert_eq!(
@@ -120,8 +113,8 @@ fn error_page_shows_a_file_a_named_location_or_another_address() {
     });
     let answer = site.get("/one");
     assert_eq!(answer.status, 302);
-    assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
-    assert_eq!(all(&answer, "Location"), ["https://status.example.com/"]);
+    assert_eq!(answer.all("Cache-Control"), ["no-store"]);
+    assert_eq!(answer.all("Location"), ["https://status.example.com/"]);
     site.assert_ends_sound(&["lost Redis"]);
 }
 
@@ -180,14 +173,14 @@ fn add_header_adds_to_redirects_and_always_to_refusals() {
     );
     let answer = site.get("/one");
     assert_leads(&answer, 302, ONE);
-    assert_eq!(all(&answer, "X-Plain"), ["one"]);
+    assert_eq!(answer.all("X-Plain"), ["one"]);
     assert_eq!(
-        all(&answer, "X-Always"),
+        answer.all("X-Always"),
         [format!("redirect redis {ONE}").as_str()]
     );
     let answer = site.get("/two");
     assert_leads(&answer, 301, TWO);
-    assert_eq!(all(&answer, "X-Plain"), ["two"]);
+    assert_eq!(answer.all("X-Plain"), ["two"]);
     for (path, said) in [
         ("/gone", "gone redis "),
         ("/nolink", "unknown redis "),
@@ -196,8 +189,8 @@ fn add_header_adds_to_redirects_and_always_to_refusals() {
     ] {
         let answer = site.get(path);
         assert_eq!(answer.header("X-Plain"), None, "{path}");
-        assert_eq!(all(&answer, "X-Always"), [said], "{path}");
-        assert_eq!(all(&answer, "Strict-Transport-Security"), ["max-age=1"]);
+        assert_eq!(answer.all("X-Always"), [said], "{path}");
+        assert_eq!(answer.all("Strict-Transport-Security"), ["max-age=1"]);
     }
     site.assert_sound(&[]);
 }
@@ -360,7 +353,7 @@ fn requests_come_to_the_location_by_any_way() {
         let answer = site.get(path);
         assert_leads(&answer, 302, ONE);
         assert_eq!(answer.header("X-Edge"), Some("redirect/redis"), "{path}");
-        assert_eq!(all(&answer, "Cache-Control"), ["no-store"], "{path}");
+        assert_eq!(answer.all("Cache-Control"), ["no-store"], "{path}");
         assert_leads(&site.send("HEAD", path, &[]), 302, ONE);
     }
     assert_leads(&site.get("/missing"), 301, TWO);
@@ -463,7 +456,7 @@ fn expires_replaces_what_the_module_says_of_caching() {
     );
     let caching = |path: &str| {
         let answer = site.get(path);
-        let found = all(&answer, "Cache-Control").join(" and ");
+        let found = answer.all("Cache-Control").join(" and ");
         (found, answer.header("Expires").is_some())
     };
     assert_eq!(caching("/one"), ("no-store".to_owned(), false));
@@ -514,7 +507,7 @@ fn what_the_configuration_says_of_caching_stands_alone() {
         ("/two/gone", &["no-store"]),
         ("/unsaid/gone", &["no-store"]),
     ] {
-        assert_eq!(all(&site.get(path), "Cache-Control"), expected, "{path}");
+        assert_eq!(site.get(path).all("Cache-Control"), expected, "{path}");
     }
     site.assert_ends_sound(&[]);
 }
@@ -527,7 +520,7 @@ fn a_code_that_answers_for_another_says_once_how_to_keep_its_answer() {
     );
     let answer = site.get("/chain");
     assert_leads(&answer, 302, ONE);
-    assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
+    assert_eq!(answer.all("Cache-Control"), ["no-store"]);
 }
 
 #[test]

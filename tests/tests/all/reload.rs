@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::nginx::NginxOptions;
+use shortlink_tests::process::signal;
 use shortlink_tests::stack::{Stack, StackOptions};
 use shortlink_tests::visits::Account;
 use shortlink_tests::wait::{SOON, pass, until};
@@ -185,10 +186,6 @@ fn a_configuration_that_is_refused_changes_nothing_for_workers_to_come() {
             .header("Referrer-Policy")
             .map(str::to_owned)
     };
-    let signal = |pid: u32, signal| {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
-        nix::sys::signal::kill(pid, signal).expect("a process");
-    };
     assert_eq!(policy().as_deref(), Some("no-referrer"));
     let (there, missing) = ("shortlink_fallback @sidecar", "shortlink_fallback @nowhere");
     stack.nginx.edit("public.conf", there, missing);
@@ -199,14 +196,7 @@ fn a_configuration_that_is_refused_changes_nothing_for_workers_to_come() {
             .error_log()
             .contains("names a location that its server does not have")
     });
-    let old = stack.nginx.workers();
-    for worker in &old {
-        signal(*worker, Signal::SIGKILL);
-    }
-    until("the workers are replaced", SOON, || {
-        let now = stack.nginx.workers();
-        now.len() == 2 && old.iter().all(|worker| !now.contains(worker))
-    });
+    stack.nginx.kill_workers(&stack.nginx.workers());
     assert_eq!(policy().as_deref(), Some("no-referrer"));
 }
 
@@ -216,12 +206,7 @@ fn no_request_fails_when_a_worker_is_killed_and_replaced() {
     let seen = under_load(&mut stack, true, |stack, seen| {
         for _ in 0..3 {
             let workers = stack.nginx.workers();
-            let killed = nix::unistd::Pid::from_raw(i32::try_from(workers[0]).expect("a pid"));
-            nix::sys::signal::kill(killed, Signal::SIGKILL).expect("a worker");
-            until("the worker is replaced", SOON, || {
-                let now = stack.nginx.workers();
-                now.len() == 2 && !now.contains(&workers[0])
-            });
+            stack.nginx.kill_workers(&workers[..1]);
             wait_for_answers(seen, 100);
         }
     });

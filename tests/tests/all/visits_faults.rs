@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::metrics::Page;
+use shortlink_tests::process::signal;
 use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::stack::directory_in_memory;
 use shortlink_tests::visits::names;
@@ -17,11 +17,6 @@ use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use crate::visits::{SERVER, STREAM, account, follow, patient_site, site, stored, wait_for_names};
-
-fn kill_worker(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid"));
-    kill(pid, Signal::SIGKILL).expect("a worker");
-}
 
 #[test]
 fn no_visit_is_lost_while_redis_is_killed_and_back() {
@@ -304,7 +299,7 @@ fn a_killed_worker_loses_what_it_held_and_the_numbers_say_so() {
     for round in 1..=3 {
         until("all are recorded", SOON, || account(&site).held == 50);
         let worker = site.nginx.workers()[0];
-        kill_worker(worker);
+        signal(worker, Signal::SIGKILL);
         until("the worker is replaced", SOON, || {
             let now = site.nginx.workers();
             now.len() == 1 && now[0] != worker
@@ -343,7 +338,7 @@ fn files_of_killed_workers_are_sent_by_others_once() {
     assert!(told.in_files > 0, "{told:?}");
     let old = site.nginx.workers();
     for worker in &old {
-        kill_worker(*worker);
+        signal(*worker, Signal::SIGKILL);
     }
     until("the workers are replaced", SOON, || {
         let now = site.nginx.workers();
@@ -436,7 +431,7 @@ fn the_numbers_add_up_whatever_is_killed() {
             site.redis.kill();
             wait(&site, 1500);
             let workers = site.nginx.workers();
-            kill_worker(workers[round % workers.len()]);
+            signal(workers[round % workers.len()], Signal::SIGKILL);
             until("the worker is replaced", SOON, || {
                 let now = site.nginx.workers();
                 now.len() == 2 && now != workers

@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use shortlink_tests::chance::Chance;
 use shortlink_tests::http;
@@ -142,12 +140,7 @@ fn stored(stack: &Stack) -> Vec<String> {
 fn kill_worker(stack: &Stack, place: u64) {
     let workers = stack.nginx.workers();
     let worker = workers[place as usize % workers.len()];
-    let pid = Pid::from_raw(i32::try_from(worker).expect("a pid"));
-    kill(pid, Signal::SIGKILL).expect("a worker");
-    until("the worker is replaced", SOON, || {
-        let now = stack.nginx.workers();
-        now.len() == workers.len() && !now.contains(&worker)
-    });
+    stack.nginx.kill_workers(&[worker]);
 }
 
 fn visits_outlive_kills(mut stack: Stack) {

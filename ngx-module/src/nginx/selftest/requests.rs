@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ngx::ffi::*;
 
+use crate::nginx::filter::Chains;
 use crate::nginx::selftest::padded::{
     Padded, Unfit, ensure, record, reset, was_called_with, was_not_called,
 };
@@ -101,34 +102,23 @@ impl Drop for Exchange {
 }
 
 /// Filters of this test instead of nginx' own, which are back when it is dropped. Nothing else runs meanwhile.
-struct Filters(
-    ngx_http_output_header_filter_pt,
-    ngx_http_output_body_filter_pt,
-);
+struct Filters(Chains);
 
 impl Filters {
     fn replace() -> Self {
-        let (headers, bodies) = (
-            &raw mut ngx_http_top_header_filter,
-            &raw mut ngx_http_top_body_filter,
-        );
+        let own = Self(Chains::present());
         // SAFETY: nginx reads both while it sends, and nothing is sent while a configuration is read.
         unsafe {
-            Self(
-                ptr::replace(headers, Some(on_header)),
-                ptr::replace(bodies, Some(on_body)),
-            )
+            ngx_http_top_header_filter = Some(on_header);
+            ngx_http_top_body_filter = Some(on_body);
         }
+        own
     }
 }
 
 impl Drop for Filters {
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            ngx_http_top_header_filter = self.0;
-            ngx_http_top_body_filter = self.1;
-        }
+        self.0.put_back();
     }
 }
 

@@ -125,7 +125,7 @@ async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied
 }
 
 #[tokio::test]
-async fn links_that_ended_long_ago_are_left_out_and_missed_by_nobody() {
+async fn links_that_ended_long_ago_are_left_out_and_not_missed() {
     let is_live = |place: usize| place.is_multiple_of(10);
     let scene = Scene::of(|place| Link {
         valid_until: Second::at(moment("2026-05-01T00:00:00Z")).filter(|_| !is_live(place)),

@@ -149,7 +149,7 @@ pub(crate) async fn settle(
     let read = |row: &Row| Ok((row.find("id")?, row.get("is_fresh")?, row.find("name")?));
     let answer: Vec<(Option<i64>, bool, Option<String>)> = db.all(sql, &values, read).await?;
     if answer.iter().any(|(_, is_fresh, _)| *is_fresh) {
-        db.run(targets::MARK_STALE, args![true]).await?;
+        db.run(targets::MARK_STALE, &[]).await?;
     }
     spans.extend(new);
     Ok(Settled {

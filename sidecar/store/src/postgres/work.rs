@@ -40,17 +40,17 @@ impl PostgresStore {
         let mut attempt = 1;
         loop {
             match self.attempt(numbering, work, in_transaction).await {
-                // Only an operation that was certainly rolled back is repeated. If the
+                // With the locks of the quotas that it has met.
+                Err(error) if begins_anew(&error) => {}
+                // Only an operation that the server has certainly rolled back is repeated. If the
                 // connection was lost, the outcome of the transaction is unknown.
-                Err(error)
-                    if begins_anew(&error) || (is_transient(&error) && attempt < MAX_ATTEMPTS) =>
-                {
+                Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
                     tracing::debug!(
                         error = &error as &dyn std::error::Error,
                         operation,
-                        "a transaction was rolled back; it is done again"
+                        "PostgreSQL has undone something; it is done again"
                     );
-                    attempt += u32::from(!begins_anew(&error));
+                    attempt += 1;
                 }
                 outcome => return outcome,
             }

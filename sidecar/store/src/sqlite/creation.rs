@@ -45,7 +45,7 @@ pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<
         .all(sql, args![ids, lacks_hash], |row| row.find("id"))
         .await?;
     if removed.contains(&None) {
-        db.run(targets::MARK_STALE, args![true]).await?;
+        db.run(targets::MARK_STALE, &[]).await?;
     }
     let rows = rows.iter().filter(|row| !removed.contains(&Some(row.id)));
     let mut kept = Vec::new();

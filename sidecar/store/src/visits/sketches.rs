@@ -72,6 +72,15 @@ pub(super) async fn lock(
     Ok(locked)
 }
 
+/// Days of campaigns, each with its place in a list.
+const ASKED: &str = table!("asked": 1 "campaign_id" "bigint", 2 "day" "bigint", 3 "place" "bigint");
+
+/// Values of [`ASKED`].
+fn asked(db: &Db<'_>, days: impl Iterator<Item = (Day, i64)>) -> Vec<Value<'static>> {
+    let rows = days.map(|((campaign, day), place)| [campaign, day, place].map(Value::from));
+    db.table(rows.collect::<Vec<_>>().into_iter())
+}
+
 /// Locks the heads of days; `None` for one that SQLite does not have yet. Its one writer reads all at once. In PostgreSQL,
 /// each is locked before the next, in the same order by all transactions.
 async fn lock_heads(db: &mut Db<'_>, days: &[Day]) -> Result<Vec<Option<Vec<u8>>>, sqlx::Error> {
@@ -84,15 +93,11 @@ async fn lock_heads(db: &mut Db<'_>, days: &[Day]) -> Result<Vec<Option<Vec<u8>>
     }
     let sql = sql!(
         "SELECT asked.place, kept.registers FROM ",
-        table!("asked": 1 "campaign_id" "bigint", 2 "day" "bigint", 3 "place" "bigint"),
+        ASKED,
         " CROSS JOIN visit_sketches AS kept \
          WHERE kept.campaign_id = asked.campaign_id AND kept.day = asked.day"
     );
-    let asked = days.iter().zip(0_i64..);
-    let asked: Vec<_> = asked
-        .map(|((campaign, day), place)| [*campaign, *day, place].map(Value::from))
-        .collect();
-    let asked = db.table(asked.into_iter());
+    let asked = asked(db, days.iter().copied().zip(0..));
     let read = |row: &Row| {
         let place: i64 = row.get("place")?;
         Ok((place, row.get::<&[u8]>("registers")?.to_vec()))
@@ -126,21 +131,19 @@ async fn lock_head(db: &mut Db<'_>, (campaign, day): Day) -> Result<Vec<u8>, sql
 
 /// Reads the parts of sketches that have some.
 async fn read_parts(db: &mut Db<'_>, locked: &mut [Kept]) -> Result<(), sqlx::Error> {
-    let large = locked.iter().zip(0_i64..);
-    let large: Vec<_> = large
-        .filter(|(kept, _)| !kept.stored.parts.is_empty())
-        .map(|(kept, place)| [kept.of.0, kept.of.1, place].map(Value::from))
-        .collect();
+    let large = locked.iter().zip(0..);
+    let large = large.filter(|(kept, _)| !kept.stored.parts.is_empty());
+    let large: Vec<(Day, i64)> = large.map(|(kept, place)| (kept.of, place)).collect();
     if large.is_empty() {
         return Ok(());
     }
     let sql = sql!(
         "SELECT asked.place, kept.part, kept.registers FROM ",
-        table!("asked": 1 "campaign_id" "bigint", 2 "day" "bigint", 3 "place" "bigint"),
+        ASKED,
         " {CROSS JOIN visit_sketch_parts AS kept WHERE|JOIN visit_sketch_parts AS kept ON} \
          kept.campaign_id = asked.campaign_id AND kept.day = asked.day"
     );
-    let asked = db.table(large.into_iter());
+    let asked = asked(db, large.into_iter());
     let read = |row: &Row| {
         let of: (u64, u64) = (row.get("place")?, row.get("part")?);
         Ok((of, row.get::<&[u8]>("registers")?.to_vec()))
