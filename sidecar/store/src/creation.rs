@@ -69,7 +69,8 @@ impl Store {
         self.run_tx("store imported links", args, |db, (links, creation)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
-                let (created, _) = insert(db, &links, Vec::new(), creation).await?;
+                let before = Before::look(db, &links, creation, false).await?;
+                let (created, _) = insert(db, &links, before, Vec::new(), creation).await?;
                 Ok(created)
             })
         })
@@ -98,14 +99,12 @@ pub(super) async fn create(
     links: &[&Link],
     creation: &Creation,
 ) -> Result<Created, sqlx::Error> {
-    let mut quotas = match db.scheme() {
-        Scheme::Postgres if !creation.has_quotas.load(Ordering::Relaxed) => Quotas::default(),
-        _ => Quotas::lock(db, links).await?,
-    };
+    let mut before = Before::look(db, links, creation, true).await?;
+    let mut quotas = std::mem::take(&mut before.quotas);
     let places = links.iter().enumerate();
     let over = places.filter_map(|(place, link)| Some((place, quotas.take(link).err()?)));
     let over = over.collect();
-    let (created, limited) = insert(db, links, over, creation).await?;
+    let (created, limited) = insert(db, links, before, over, creation).await?;
     if !limited.iter().all(|owner| quotas.has(owner)) {
         creation.has_quotas.store(true, Ordering::Relaxed);
         return Err(sqlx::Error::Decode(Box::new(Unlocked)));
@@ -113,16 +112,53 @@ pub(super) async fn create(
     Ok(created)
 }
 
+/// What a transaction knows before it inserts links.
+#[derive(Default)]
+pub(super) struct Before {
+    /// The ids of the links, in their order.
+    pub(super) ids: Vec<i64>,
+    /// Those that still belong to deleted links. PostgreSQL reads them after the insertion.
+    pub(super) removed: HashSet<i64>,
+    /// The quotas of the links, locked.
+    pub(super) quotas: Quotas,
+}
+
+impl Before {
+    /// Reads it; the quotas only if they apply. SQLite reads all with one statement.
+    async fn look(
+        db: &mut Db<'_>,
+        links: &[&Link],
+        creation: &Creation,
+        has_quotas: bool,
+    ) -> Result<Self, sqlx::Error> {
+        let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
+        let ids = ids_of(db, &codes).await?;
+        if db.scheme() == Scheme::Sqlite {
+            return sqlite::look(db, links, ids, creation, has_quotas).await;
+        }
+        let quotas = if has_quotas && creation.has_quotas.load(Ordering::Relaxed) {
+            Quotas::lock(db, links).await?
+        } else {
+            Quotas::default()
+        };
+        Ok(Self {
+            ids,
+            quotas,
+            ..Self::default()
+        })
+    }
+}
+
 /// Stores links whose codes are free, within a transaction, but those that are over a quota. In PostgreSQL, also
 /// returns the names of the keys and campaigns that have a quota.
 async fn insert(
     db: &mut Db<'_>,
     links: &[&Link],
+    before: Before,
     over: Vec<(usize, UsedUp)>,
     creation: &Creation,
 ) -> Result<(Created, Vec<String>), sqlx::Error> {
-    let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
-    let ids = ids_of(db, &codes).await?;
+    let Before { ids, removed, .. } = before;
     let mut taken = Vec::new();
     let mut seen = HashSet::with_capacity(ids.len());
     let mut rows = Vec::with_capacity(ids.len());
@@ -135,7 +171,7 @@ async fn insert(
             continue;
         }
         // Of two new links with one code the first gets it.
-        if seen.insert(id) {
+        if !removed.contains(&id) && seen.insert(id) {
             let target = link.destination.target().filter(|_| creation.finds_targets);
             rows.push(NewLink {
                 id,

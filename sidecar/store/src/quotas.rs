@@ -12,10 +12,10 @@ use shortlink_core::link::Link;
 use shortlink_core::ports::{QuotaOwner, StoreError, UsedUp};
 use vocabulary::CampaignId;
 
+use super::Store;
 use super::db::Db;
 use super::sql::{IN_TEXTS, Sql, sql, table};
 use super::value::{Row, Value, args};
-use super::{Scheme, Store};
 
 /// Begins an addition to the counts; behind it is a table `new` with the kinds and ids of owners, and their links.
 pub(super) const COUNT: &str = "INSERT INTO link_counts (owner, {|slot, }links) \
@@ -92,6 +92,17 @@ pub(super) async fn count(
     Ok(())
 }
 
+/// A quota: the name of its key or campaign, the owner of its count, and its limit.
+pub(super) type Limit = (String, (String, NonZeroU64));
+
+/// Reads a row of [`LIMITS`]; `None` for a row without a name.
+pub(super) fn limit(row: &Row) -> Result<Option<Limit>, sqlx::Error> {
+    let Some(name) = row.find("name")? else {
+        return Ok(None);
+    };
+    Ok(Some((name, (row.get("owner")?, row.get("max_links")?))))
+}
+
 /// Quotas, and how much of each is used.
 #[derive(Default)]
 pub(super) struct Quotas {
@@ -102,23 +113,20 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    /// Reads the quotas of links, and locks them until the end of the transaction.
+    /// Reads the quotas of links in PostgreSQL, and locks them until the end of the transaction.
     pub(super) async fn lock(db: &mut Db<'_>, links: &[&Link]) -> Result<Self, sqlx::Error> {
-        let mut quotas = Self::limits(db, &owners(links.iter().copied())).await?;
+        let quotas = Self::limits(db, &owners(links.iter().copied())).await?;
         if quotas.limits.is_empty() {
             return Ok(quotas);
         }
-        if db.scheme() == Scheme::Postgres {
-            // The next statement sees the commit of the transaction that held the lock before.
-            let lock = sql!(
-                "INSERT INTO link_counts (owner, slot, links) \
-                 SELECT owner, -1, 0 FROM unnest($1::text[]) AS locked (owner) ORDER BY owner \
-                 ON CONFLICT (owner, slot) DO UPDATE SET links = link_counts.links"
-            );
-            db.run(lock, args![quotas.owners()]).await?;
-        }
-        quotas.count(db).await?;
-        Ok(quotas)
+        // The next statement sees the commit of the transaction that held the lock before.
+        let lock = sql!(
+            "INSERT INTO link_counts (owner, slot, links) \
+             SELECT owner, -1, 0 FROM unnest($1::text[]) AS locked (owner) ORDER BY owner \
+             ON CONFLICT (owner, slot) DO UPDATE SET links = link_counts.links"
+        );
+        db.run(lock, args![quotas.owners()]).await?;
+        Self::of(db, quotas.limits).await
     }
 
     /// Returns whether a key or campaign, given by its name in [`LIMITS`], has one.
@@ -126,13 +134,25 @@ impl Quotas {
         self.limits.contains_key(name)
     }
 
-    async fn limits(db: &mut Db<'_>, owners: &[Value<'_>; 2]) -> Result<Self, sqlx::Error> {
-        let read = |row: &Row| {
-            let owner = row.get::<&str>("owner")?.to_owned();
-            Ok((row.get::<String>("name")?, (owner, row.get("max_links")?)))
+    /// Counts the links of quotas that were read.
+    pub(super) async fn of(
+        db: &mut Db<'_>,
+        limits: HashMap<String, (String, NonZeroU64)>,
+    ) -> Result<Self, sqlx::Error> {
+        let mut quotas = Self {
+            limits,
+            used: HashMap::new(),
         };
+        if !quotas.limits.is_empty() {
+            quotas.count(db).await?;
+        }
+        Ok(quotas)
+    }
+
+    async fn limits(db: &mut Db<'_>, owners: &[Value<'_>; 2]) -> Result<Self, sqlx::Error> {
+        let limits: Vec<Option<Limit>> = db.all(sql!(LIMITS), owners, limit).await?;
         Ok(Self {
-            limits: db.all(sql!(LIMITS), owners, read).await?,
+            limits: limits.into_iter().flatten().collect(),
             used: HashMap::new(),
         })
     }

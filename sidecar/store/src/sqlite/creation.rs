@@ -1,13 +1,17 @@
 //! Keeping new links in SQLite, many with one statement.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use shortlink_core::link::Link;
+
+use crate::creation::{Before, Creation};
 use crate::db::{Db, SIZES};
+use crate::quotas::{self, LIMITS, Limit, Quotas};
 use crate::rows::{Columns, NewLink, values};
-use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::sql::{Sql, sql};
 use crate::targets;
-use crate::value::{Value, args};
+use crate::value::{Row, Value, args};
 
 /// The statement of some columns for each of the [`SIZES`]; with the hash of the target behind the columns, or without it.
 fn statements_of(columns: Columns, has_hash: bool) -> &'static [Sql; SIZES.len()] {
@@ -31,24 +35,50 @@ fn statements(which: Columns, has_hash: bool) -> [Sql; SIZES.len()] {
     })
 }
 
-/// Stores the links whose ids are free; returns these ids. Rows are in the order of the ids.
-pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
-    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    // Codes still belong to deleted links. Hardly ever is there any. A row without an id: see `targets`.
+/// Reads, with one statement, what is necessary before links are inserted; marks a walk as stale that these links are too
+/// late for (see [`targets`]).
+pub(crate) async fn look(
+    db: &mut Db<'_>,
+    links: &[&Link],
+    ids: Vec<i64>,
+    creation: &Creation,
+    has_quotas: bool,
+) -> Result<Before, sqlx::Error> {
     let sql = sql!(
-        "SELECT id FROM removed_links WHERE id",
-        IN_NUMBERS,
-        " UNION ALL SELECT NULL FROM target_fill WHERE $2 AND NOT is_stale"
+        LIMITS,
+        " UNION ALL SELECT NULL, NULL, id FROM removed_links WHERE id IN (SELECT value FROM json_each($3)) \
+         UNION ALL SELECT NULL, NULL, NULL FROM target_fill WHERE $4 AND NOT is_stale"
     );
-    let lacks_hash = targets::lack_hash(rows);
-    let removed: HashSet<Option<i64>> = db
-        .all(sql, args![ids, lacks_hash], |row| row.find("id"))
-        .await?;
-    if removed.contains(&None) {
+    let counted = if has_quotas { links } else { &[] };
+    let [keys, campaigns] = quotas::owners(counted.iter().copied());
+    let lacks_hash =
+        !creation.finds_targets && links.iter().any(|link| link.destination.target().is_some());
+    let values = [keys, campaigns, ids[..].into(), lacks_hash.into()];
+    let read = |row: &Row| Ok((quotas::limit(row)?, row.find("max_links")?));
+    let found: Vec<(Option<Limit>, Option<i64>)> = db.all(sql, &values, read).await?;
+    let (mut limits, mut removed) = (HashMap::new(), HashSet::new());
+    let mut is_fresh = false;
+    for (limit, id) in found {
+        match (limit, id) {
+            (Some((name, limit)), _) => _ = limits.insert(name, limit),
+            (None, Some(id)) => _ = removed.insert(id),
+            (None, None) => is_fresh = true,
+        }
+    }
+    if is_fresh {
         db.run(targets::MARK_STALE, &[]).await?;
     }
-    let rows = rows.iter().filter(|row| !removed.contains(&Some(row.id)));
+    Ok(Before {
+        ids,
+        removed,
+        quotas: Quotas::of(db, limits).await?,
+    })
+}
+
+/// Stores the links whose ids are free; returns these ids.
+pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
     let mut kept = Vec::new();
+    let rows = rows.iter();
     let rows: Vec<(Columns, &NewLink<'_>)> = rows.map(|row| (Columns::of(row.link), row)).collect();
     for columns in Columns::EACH {
         let some = rows.iter().filter(|(needed, _)| *needed == columns);
