@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-packages test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -14,6 +14,7 @@ help:
 	@echo 'make test    format, lints, the book and every test, real servers included'
 	@echo 'make lint    format, clippy and the words of documents, comments and messages'
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
+	@echo 'make test-packages   the Debian packages, built and installed on this release of Debian'
 	@echo 'make test-nginx NGINX_SOURCE=<tarball or tree>   the tests from outside, on that nginx or OpenResty'
 	@echo 'make test-valkey   the tests that depend on Redis, on Valkey 9 (VALKEY=8)'
 	@echo 'make test-asan   the same with AddressSanitizer, on Debian'\''s nginx (or NGINX_SOURCE=…)'
@@ -62,6 +63,10 @@ docs:
 test: build lint docs deb
 	@scripts/setup test
 	scripts/test --tests -- --skip http3::
+
+# scripts/test-debian runs this on another release.
+test-packages: deb
+	cargo test --locked -p shortlink-tests packages
 
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
