@@ -25,7 +25,7 @@ use shortlink_core::trace::Sampling;
 use shortlink_http::ProxySecret;
 use shortlink_publisher::{Certificates, RedisOptions, Topology};
 use shortlink_service::codes::pool::Watermarks;
-use shortlink_store::{Scheme, StoreOptions};
+use shortlink_store::{KnownServers, Scheme, StoreOptions};
 use toml::Table;
 use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
@@ -171,6 +171,7 @@ impl Config {
             },
             database: StoreOptions {
                 url: settings.store_url("database.url")?,
+                known_servers: KnownServers::default(),
                 max_connections: settings.number("database.max_connections", 1, 64)?,
                 acquire_timeout: timeout("database.acquire_timeout_ms")?,
                 statement_timeout: timeout("database.statement_timeout_ms")?,

@@ -15,7 +15,7 @@ use shortlink_core::target::Target;
 use shortlink_service::codes::leases::Leases;
 use shortlink_service::codes::permuted::PermutedCodes;
 use shortlink_service::codes::strategy::{CodeStrategy, DrawRequest};
-use shortlink_store::{self as store, Store, StoreOptions};
+use shortlink_store::{self as store, KnownServers, Store, StoreOptions};
 use tokio::time::Instant;
 use vocabulary::{CodeRules, RedirectStatus};
 
@@ -30,6 +30,7 @@ async fn main() -> anyhow::Result<()> {
     let find_by_target = arguments.next().map_or(Ok(false), |text| text.parse())?;
     let options = StoreOptions {
         url: url.into(),
+        known_servers: KnownServers::default(),
         max_connections: 8,
         acquire_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(30),

@@ -48,7 +48,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
@@ -62,6 +61,7 @@ use writable::LastAttempt;
 pub use bulk::BulkCreated;
 pub use claims::Claim;
 pub use leases::{CapacityWanted, NumbersWanted, PooledWanted, capacity_name, pool_name};
+pub use postgres::{KnownServers, ServerState};
 pub use schema::SchemaError;
 pub use shared::errors;
 pub use targets::TargetSearch;
@@ -72,6 +72,8 @@ pub use visits::AgentsPass;
 pub struct StoreOptions {
     /// URL of one of the [`Scheme`]s. Secret, since it can contain a password.
     pub url: SecretString,
+    /// What this process knows of the servers of the URL. Clones share it.
+    pub known_servers: KnownServers,
     /// Maximum number of connections. SQLite has one more, which writes; PostgreSQL has one more,
     /// which holds the lease of the outbox.
     pub max_connections: u32,
@@ -189,15 +191,15 @@ pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize,
     }
 }
 
-/// The time of the clock of the server that a store is on; `None` when there is no server.
+/// The state of the server that a store is on; `None` when there is no server.
 ///
 /// # Errors
 /// When it can't be reached.
-pub fn clock(options: &StoreOptions) -> BoxFuture<'_, Result<Option<Timestamp>, OpenError>> {
+pub fn server(options: &StoreOptions) -> BoxFuture<'_, Result<Option<ServerState>, OpenError>> {
     async move {
         match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
             Scheme::Sqlite => Ok(None),
-            Scheme::Postgres => Ok(Some(PostgresStore::clock(options).await?)),
+            Scheme::Postgres => Ok(Some(PostgresStore::server(options).await?)),
         }
     }
     .boxed()

@@ -11,30 +11,37 @@
 mod copy;
 pub(super) mod creation;
 mod days;
+mod pool;
 mod schema;
+mod servers;
 mod session;
 mod turn;
+mod url;
 mod work;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use shortlink_core::codes::numbering::CodeKey;
-use sqlx::postgres::{PgConnectOptions, PgPool};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::Connection;
+use tokio::time::Instant;
 
 use crate::schema::SchemaError;
 use crate::{Engine, Store, StoreOptions};
 pub(super) use copy::copy;
 use days::Days;
+use pool::Pool;
+pub use servers::KnownServers;
+use servers::Servers;
 use turn::Turn;
+pub use url::UrlError;
 
 /// The oldest version that is good enough: it can end a session that has nothing to say any more.
 const OLDEST_VERSION: i32 = 140_000;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: PgPool,
+    pool: Pool,
     /// Time limit of an operation if the server does not respond at all.
     limit: std::time::Duration,
     pub(super) turn: Turn,
@@ -47,25 +54,23 @@ impl PostgresStore {
     /// # Errors
     /// When it can't be reached, is too old, or its schema is another one.
     pub async fn open(options: &StoreOptions) -> Result<Store, OpenError> {
-        let connect = session::options(options)?;
-        let cannot_open = cannot_open(&connect);
-        let pool = session::pool(options)
-            .connect_with(connect.clone())
-            .await
-            .map_err(&cannot_open)?;
-        let mut connection = pool.acquire().await.map_err(&cannot_open)?;
-        schema::check_version(&mut connection).await?;
-        schema::check(&mut connection).await?;
-        let code_key = schema::code_key(&mut connection)
-            .await
-            .map_err(&cannot_open)?
-            .ok_or(OpenError::CodeKey)?;
-        drop(connection);
+        let servers = session::servers(options)?;
+        let cannot_open = cannot_open(&servers);
         let limit = session::limit(options);
+        let turn = Turn::new(&servers, limit);
+        let pool = Pool::new(servers, options);
+        let mut session = pool.acquire().await.map_err(&cannot_open)?;
+        let connection = session.connection().map_err(&cannot_open)?;
+        schema::check_version(connection).await?;
+        schema::check(connection).await?;
+        let code_key = schema::code_key(connection).await;
+        session.end(&code_key);
+        let code_key = code_key.map_err(&cannot_open)?;
+        let code_key = code_key.ok_or(OpenError::CodeKey)?;
         let store = Self {
             pool,
             limit,
-            turn: Turn::new(&connect, limit),
+            turn,
             days: Arc::default(),
         };
         Ok(Store::new(code_key, |_| Engine::Postgres(Box::new(store))))
@@ -78,8 +83,14 @@ impl PostgresStore {
     /// # Errors
     /// Fails if the database can't be reached or is too old, or a migration fails.
     pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
-        let connect = session::patient_options(options)?;
-        let mut connection = connect.connect().await.map_err(cannot_open(&connect))?;
+        let servers = session::patient_servers(options)?;
+        let live = servers.connect(Instant::now() + options.acquire_timeout);
+        let live = live.await.map_err(cannot_open(&servers))?;
+        if live.is_read_only {
+            let (servers, database) = servers.names();
+            return Err(OpenError::ReadOnly { servers, database });
+        }
+        let mut connection = live.connection;
         schema::check_version(&mut connection).await?;
         let applied = schema::migrate(&mut connection, new_key).await?;
         connection
@@ -89,27 +100,40 @@ impl PostgresStore {
         Ok(applied)
     }
 
-    /// The time of the server's clock.
+    /// The time of the primary's clock, and whether the server is read-only.
     ///
     /// # Errors
     /// When it can't be reached.
-    pub async fn clock(options: &StoreOptions) -> Result<Timestamp, OpenError> {
-        let connect = session::options(options)?;
-        let cannot_open = cannot_open(&connect);
-        let mut connection = connect.connect().await.map_err(&cannot_open)?;
+    pub async fn server(options: &StoreOptions) -> Result<ServerState, OpenError> {
+        let servers = session::servers(options)?;
+        let cannot_open = cannot_open(&servers);
+        let live = servers.connect(Instant::now() + options.acquire_timeout);
+        let mut live = live.await.map_err(&cannot_open)?;
         let statement = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let microseconds: i64 = sqlx::query_scalar(statement)
-            .fetch_one(&mut connection)
+            .fetch_one(&mut live.connection)
             .await
             .map_err(&cannot_open)?;
         let now = Timestamp::from_microsecond(microseconds);
-        now.map_err(|error| cannot_open(sqlx::Error::Decode(error.into())))
+        Ok(ServerState {
+            clock: now.map_err(|error| cannot_open(sqlx::Error::Decode(error.into())))?,
+            is_read_only: live.is_read_only,
+        })
     }
 
     pub(super) async fn close(&self) {
         self.turn.end().await;
         self.pool.close().await;
     }
+}
+
+/// State of the server of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerState {
+    /// The time of its clock.
+    pub clock: Timestamp,
+    /// The server, the database or the user is read-only (`default_transaction_read_only`).
+    pub is_read_only: bool,
 }
 
 /// Reason for which a store can't be opened.
@@ -123,20 +147,29 @@ pub enum OpenError {
     Url {
         /// The fault of the URL.
         #[source]
-        source: sqlx::Error,
+        source: UrlError,
     },
     /// The database can't be opened.
-    #[error("cannot open the PostgreSQL database {database:?} at {host}:{port}")]
+    #[error("cannot open the PostgreSQL database {database:?} at {servers}")]
     Open {
-        /// The server.
-        host: String,
-        /// Its port.
-        port: u16,
+        /// The servers.
+        servers: String,
         /// The database.
         database: String,
         /// The reason.
         #[source]
         source: sqlx::Error,
+    },
+    /// The schema of a read-only database can't be migrated.
+    #[error(
+        "the PostgreSQL database {database:?} at {servers} is read-only (default_transaction_read_only is on for the \
+         server, the database or the user): turn that off, or set database.url to a server that takes changes"
+    )]
+    ReadOnly {
+        /// The servers.
+        servers: String,
+        /// The database.
+        database: String,
     },
     /// The server is too old.
     #[error("PostgreSQL must be 14 or newer; its server_version_num is {version}")]
@@ -153,20 +186,10 @@ pub enum OpenError {
 }
 
 /// Converts an error of a database to an [`OpenError`].
-fn cannot_open(options: &PgConnectOptions) -> impl Fn(sqlx::Error) -> OpenError + use<> {
-    let socket = options.get_socket();
-    let host = socket.map_or_else(
-        || options.get_host().to_owned(),
-        |path| path.display().to_string(),
-    );
-    let port = options.get_port();
-    let database = options
-        .get_database()
-        .unwrap_or(options.get_username())
-        .to_owned();
+fn cannot_open(servers: &Servers) -> impl Fn(sqlx::Error) -> OpenError + use<> {
+    let (servers, database) = servers.names();
     move |source| OpenError::Open {
-        host: host.clone(),
-        port,
+        servers: servers.clone(),
         database: database.clone(),
         source,
     }

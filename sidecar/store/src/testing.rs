@@ -32,7 +32,7 @@ use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::creation::Creation;
 use crate::sqlite::SqliteStore;
-use crate::{BulkCreated, Scheme, Store, StoreOptions, migrate, open};
+use crate::{BulkCreated, KnownServers, Scheme, Store, StoreOptions, migrate, open};
 
 /// A migrated store; its files go with the value.
 pub struct TemporaryStore {
@@ -315,6 +315,7 @@ pub async fn settle_campaigns(store: &Store, campaigns: Vec<PublishedCampaign>, 
 pub fn options(url: &str) -> StoreOptions {
     StoreOptions {
         url: url.into(),
+        known_servers: KnownServers::default(),
         max_connections: 4,
         acquire_timeout: Duration::from_secs(20),
         statement_timeout: Duration::from_secs(20),

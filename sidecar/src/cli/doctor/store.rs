@@ -27,11 +27,7 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
     let opened = tokio::time::timeout(PATIENCE + Duration::from_secs(1), store::open(&options));
     let open = match opened.await {
         Ok(Ok(store)) => {
-            let what = match store::file(&options) {
-                Some(file) => format!("{}, its schema is up to date", file.display()),
-                None => "it answers, its schema is up to date".to_owned(),
-            };
-            findings.push(Finding::ok("database", what));
+            findings.extend(answering(&options).await);
             Some(store)
         }
         Ok(Err(error)) => {
@@ -53,14 +49,30 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
     };
     if let Some(file) = store::file(&options) {
         findings.extend(room(&file));
-    } else if open.is_some() {
-        let asked = store::clock(&options).await;
-        if let Ok(Some(theirs)) = asked {
-            let ours = SystemClock.now();
-            findings.push(clock("database-clock", "PostgreSQL's clock", theirs, ours));
-        }
     }
     (findings, open)
+}
+
+/// Findings on a database that answers and has the right schema.
+async fn answering(options: &StoreOptions) -> Vec<Finding> {
+    if let Some(file) = store::file(options) {
+        let found = format!("{}, its schema is up to date", file.display());
+        return vec![Finding::ok("database", found)];
+    }
+    let state = store::server(options).await.ok().flatten();
+    let database = match state {
+        Some(state) if state.is_read_only => Finding::fail(
+            "database",
+            "it is read-only (default_transaction_read_only): no link is created and no visit stored",
+            "turn that off for the server, the database or the user",
+        ),
+        _ => Finding::ok("database", "it answers, its schema is up to date"),
+    };
+    let of_clock = state.map(|state| {
+        let ours = SystemClock.now();
+        clock("database-clock", "PostgreSQL's clock", state.clock, ours)
+    });
+    [Some(database), of_clock].into_iter().flatten().collect()
 }
 
 /// The free space for the file.

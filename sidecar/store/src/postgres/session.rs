@@ -1,28 +1,23 @@
 //! Settings of sessions with the server, and the errors after which a session can be reused.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use sqlx::ConnectOptions;
-use sqlx::Connection;
-use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use super::OpenError;
+use super::servers::Servers;
+use super::{OpenError, url};
 use crate::StoreOptions;
-
-/// After how long without use a connection is tried before it is used. One that was used just now
-/// is as good as one that was tried.
-const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
 /// Time limit for a transaction's next statement, after which the server ends it: a process that hangs
 /// must not lock its rows for others.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(10);
 
-/// Options of every session of the pool.
-pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
+/// The servers, with the options of every session of the pool.
+pub(super) fn servers(options: &StoreOptions) -> Result<Servers, OpenError> {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
-    Ok(patient_options(options)?.options([
+    Ok(patient_servers(options)?.with(&[
         ("statement_timeout", milliseconds(options.statement_timeout)),
         ("lock_timeout", milliseconds(options.lock_timeout)),
         (
@@ -39,45 +34,25 @@ pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenEr
     ]))
 }
 
-/// Options of a session whose statements may take long.
-pub(super) fn patient_options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
-    let mut connect = PgConnectOptions::from_str(options.url.expose_secret())
-        .map_err(|source| OpenError::Url { source })?
-        .disable_statement_logging();
-    if connect.get_application_name().is_none() {
-        connect = connect.application_name("shortlink");
-    }
+/// The servers, with the options of a session whose statements may take long.
+pub(super) fn patient_servers(options: &StoreOptions) -> Result<Servers, OpenError> {
+    let hosts =
+        url::parse(options.url.expose_secret()).map_err(|source| OpenError::Url { source })?;
+    let hosts = hosts.into_iter().map(|host| {
+        let host = host.disable_statement_logging();
+        if host.get_application_name().is_none() {
+            host.application_name("shortlink")
+        } else {
+            host
+        }
+    });
+    let servers = Servers::new(
+        hosts.collect(),
+        &options.known_servers,
+        options.acquire_timeout,
+    );
     // Hides notices of objects that exist already when the schema is migrated.
-    Ok(connect.options([("client_min_messages", "warning")]))
-}
-
-/// Returns the options of the pool of sessions.
-pub(super) fn pool(options: &StoreOptions) -> PgPoolOptions {
-    PgPoolOptions::new()
-        .max_connections(options.max_connections)
-        .acquire_timeout(options.acquire_timeout)
-        .test_before_acquire(false)
-        .before_acquire(|connection, state| {
-            Box::pin(async move {
-                if state.idle_for > TRUSTED_FOR {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
-        .after_connect(|connection, _| {
-            Box::pin(async move {
-                // Whatever the server's default is, an acknowledged write must be on the disk. A
-                // stricter setting is not changed.
-                sqlx::query(
-                    "SELECT set_config('synchronous_commit', 'on', false) \
-                     WHERE current_setting('synchronous_commit') = 'off'",
-                )
-                .execute(connection)
-                .await?;
-                Ok(())
-            })
-        })
+    Ok(servers.with(&[("client_min_messages", "warning".to_owned())]))
 }
 
 /// Returns the time limit of an operation of a few statements. The server itself ends a statement in

@@ -1,5 +1,6 @@
 //! The behaviour of PostgreSQL only.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::testing::{
     Fixture, KEY, REVOKED_AT, code, codes, connect, create, execute, new_database, options,
 };
 use crate::testing::{count_waiting, settle, take_waiting};
-use crate::{Scheme, migrate, open};
+use crate::{KnownServers, Scheme, migrate, open, server};
 
 /// Ends all other sessions of a database, as a server that restarts does.
 async fn end_sessions(url: &str) {
@@ -87,11 +88,11 @@ async fn what_is_acknowledged_is_durable_whatever_the_default_is() {
             format!("ALTER DATABASE {database} SET synchronous_commit = {default}"),
         )
         .await;
-        let pool = super::session::pool(&fixture.options);
-        let connect = super::session::options(&fixture.options).expect("a URL");
-        let pool = pool.connect_with(connect).await.expect("a server");
+        let servers = super::session::servers(&fixture.options).expect("a URL");
+        let pool = super::pool::Pool::new(servers, &fixture.options);
+        let mut session = pool.acquire().await.expect("a server");
         let setting: String = sqlx::query_scalar("SELECT current_setting('synchronous_commit')")
-            .fetch_one(&pool)
+            .fetch_one(session.connection().expect("a session"))
             .await
             .expect("a server");
         assert_eq!(setting, expected);
@@ -231,4 +232,134 @@ async fn a_lock_is_waited_for_within_bounds() {
         edited.is_ok_and(|edited| edited.is_some())
     })
     .await;
+}
+
+/// The URL of the fixture's database on several hosts, of which the one at `place` is its server and the others are
+/// `others`.
+fn with_others(fixture: &Fixture, others: &[String], place: usize) -> String {
+    let url = fixture.options.url.expose_secret();
+    let (user, rest) = url.split_once('@').expect("a user");
+    let (host, database) = rest.split_once('/').expect("a database");
+    let mut hosts: Vec<&str> = others.iter().map(String::as_str).collect();
+    hosts.insert(place, host);
+    let hosts = hosts.join(",");
+    format!("{user}@{hosts}/{database}?target_session_attrs=read-write")
+}
+
+#[tokio::test]
+async fn the_primary_is_found_among_servers_that_refuse_or_hang() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let hung = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let hung = format!("127.0.0.1:{}", hung.local_addr().expect("a port").port());
+    let closed = "127.0.0.1:1".to_owned();
+    for place in 0..3 {
+        let mut options = fixture.options.clone();
+        options.url = with_others(&fixture, &[hung.clone(), closed.clone()], place).into();
+        // Far shorter than the default time limit of a TCP connection, and than that of the fixture.
+        options.acquire_timeout = Duration::from_secs(3);
+        options.known_servers = KnownServers::default();
+        assert_eq!(migrate(&options, &KEY).await.expect("a server"), 0);
+        let store = open(&options).await.expect("a server");
+        create(&store, link(&format!("c{place}"))).await;
+        assert!(store.take_turn().await.is_ok());
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_opened_with_the_known_primary_first() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    other.set_nonblocking(true).expect("a socket");
+    let address = format!("127.0.0.1:{}", other.local_addr().expect("a port").port());
+    let mut options = fixture.options.clone();
+    options.url = with_others(&fixture, &[address], 1).into();
+    options.known_servers = KnownServers::default();
+    let servers = super::session::servers(&options).expect("a URL");
+    let deadline = || tokio::time::Instant::now() + Duration::from_secs(20);
+    let first = servers.connect(deadline()).await.expect("a server");
+    other.accept().expect("the other server was tried, too");
+    let second = servers.connect(deadline()).await.expect("a server");
+    let untried = other.accept().expect_err("only the primary was tried");
+    assert_eq!(untried.kind(), std::io::ErrorKind::WouldBlock);
+    assert!(!servers.is_former(&first) && !servers.is_former(&second));
+
+    servers.doubt_of(&first);
+    servers.connect(deadline()).await.expect("a server");
+    other.accept().expect("all servers are tried after a fault");
+}
+
+#[tokio::test]
+async fn the_fault_of_each_server_is_named_without_the_password() {
+    let mut options = options("postgres://me:secret@127.0.0.1:1,127.0.0.1:2/links");
+    options.acquire_timeout = Duration::from_millis(300);
+    let refused = open(&options).await.err().expect("no server");
+    let mut said = refused.to_string();
+    let mut cause: &dyn std::error::Error = &refused;
+    while let Some(source) = cause.source() {
+        said.push_str(&source.to_string());
+        cause = source;
+    }
+    for words in [
+        "database \"links\" at 127.0.0.1:1, 127.0.0.1:2",
+        "none of 2 servers is a usable primary",
+        "127.0.0.1:2: error communicating with database: Connection refused",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[tokio::test]
+async fn a_read_only_database_is_read_and_not_migrated() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    create(&fixture.store, link("abc")).await;
+    let url = fixture.options.url.expose_secret();
+    let database = url.rsplit('/').next().expect("a database");
+    let read_only = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
+    execute(url, read_only).await;
+    let refused = migrate(&fixture.options, &KEY)
+        .await
+        .expect_err("a read-only database");
+    assert!(
+        refused
+            .to_string()
+            .contains("default_transaction_read_only"),
+        "{refused}"
+    );
+    let store = fixture.open().await;
+    let found = store.find_link(&code("abc")).await.expect("a store");
+    assert_eq!(found, Some(link("abc")));
+    assert!(store.create_links(vec![link("new")]).await.is_err());
+    let state = server(&fixture.options)
+        .await
+        .expect("a server")
+        .expect("PostgreSQL");
+    assert!(state.is_read_only);
+}
+
+#[tokio::test]
+async fn a_store_has_no_more_sessions_than_allowed_and_none_after_it_is_closed() {
+    let mut fixture = Fixture::new(Scheme::Postgres).await;
+    fixture.options.max_connections = 2;
+    fixture.store.close().await;
+    let store = fixture.open().await;
+    let slow = (0..6).map(|_| {
+        store.read("wait", (), |db, ()| {
+            Box::pin(async move { db.run_raw("SELECT pg_sleep(0.05)".to_owned()).await })
+        })
+    });
+    for outcome in futures_util::future::join_all(slow).await {
+        outcome.expect("a session that becomes free");
+    }
+    let sessions =
+        "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    assert_eq!(fixture.count(sessions).await, 2);
+    store.close().await;
+    eventually("the sessions end", async || {
+        fixture.count(sessions).await == 0
+    })
+    .await;
+    let closed = store.find_link(&code("abc")).await;
+    assert!(closed.is_err(), "{closed:?}");
 }

@@ -11,9 +11,10 @@
 use std::time::Duration;
 
 use shortlink_core::ports::Receipt;
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::servers::{Live, Servers};
 
 /// Advisory lock of the holder: "shortout".
 const LOCK: i64 = 0x7368_6f72_746f_7574;
@@ -23,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// The state of the lease in this process.
 pub(crate) struct Turn {
-    options: PgConnectOptions,
+    servers: Servers,
     limit: Duration,
     state: Mutex<State>,
 }
@@ -37,16 +38,16 @@ struct State {
 
 /// A connection that does nothing but have the lock, or wait for it.
 struct Session {
-    connection: PgConnection,
+    live: Live,
     has_lock: bool,
 }
 
 impl Turn {
     /// Begins without the lease.
-    pub(super) fn new(options: &PgConnectOptions, limit: Duration) -> Self {
+    pub(super) fn new(servers: &Servers, limit: Duration) -> Self {
         let silence = SILENCE.as_millis().to_string();
         Self {
-            options: options.clone().options([("idle_session_timeout", silence)]),
+            servers: servers.with(&[("idle_session_timeout", silence)]),
             limit,
             state: Mutex::default(),
         }
@@ -61,15 +62,18 @@ impl Turn {
             return Ok(true);
         }
         if let Some(mut session) = session
-            && self.ask(&mut session).await.is_ok()
+            && !self.servers.is_former(&session.live)
         {
-            let has_lock = session.has_lock;
-            state.session = Some(session);
-            return Ok(has_lock);
+            if self.ask(&mut session).await.is_ok() {
+                let has_lock = session.has_lock;
+                state.session = Some(session);
+                return Ok(has_lock);
+            }
+            self.servers.doubt_of(&session.live);
         }
-        let connection = self.bounded(self.options.connect()).await?;
+        let live = self.servers.connect(Instant::now() + self.limit).await?;
         let mut session = Session {
-            connection,
+            live,
             has_lock: false,
         };
         self.ask(&mut session).await?;
@@ -84,8 +88,11 @@ impl Turn {
         let ask = sqlx::query_scalar("SELECT $1 OR pg_try_advisory_lock($2)")
             .bind(session.has_lock)
             .bind(LOCK)
-            .fetch_one(&mut session.connection);
-        session.has_lock = self.bounded(ask).await?;
+            .fetch_one(&mut session.live.connection);
+        let asked = tokio::time::timeout(self.limit, ask).await;
+        session.has_lock = asked.unwrap_or_else(|_elapsed| {
+            Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+        })?;
         Ok(())
     }
 
@@ -108,15 +115,5 @@ impl Turn {
     /// Releases the lease; it can be requested again.
     pub(crate) async fn end(&self) {
         self.state.lock().await.session = None;
-    }
-
-    async fn bounded<T>(
-        &self,
-        work: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
-        let outcome = tokio::time::timeout(self.limit, work).await;
-        outcome.unwrap_or_else(|_elapsed| {
-            Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
-        })
     }
 }

@@ -5,11 +5,10 @@ use std::io;
 
 use futures_util::future::BoxFuture;
 use shortlink_core::codes::numbering::Numbering;
-use sqlx::pool::PoolConnection;
-use sqlx::{Connection, PgConnection, Postgres};
+use sqlx::Connection;
 
 use super::PostgresStore;
-use super::session::{is_sound, is_transient};
+use super::session::is_transient;
 use crate::creation::begins_anew;
 use crate::db::Db;
 use crate::tx::Work;
@@ -63,7 +62,7 @@ impl PostgresStore {
         work: &mut dyn Work,
         in_transaction: bool,
     ) -> Result<(), sqlx::Error> {
-        let mut session = Session(Some(self.pool.acquire().await?));
+        let mut session = self.pool.acquire().await?;
         let connection = session.connection()?;
         let done = async {
             if !in_transaction {
@@ -77,32 +76,7 @@ impl PostgresStore {
         let outcome = tokio::time::timeout(self.limit, done)
             .await
             .unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-        if outcome.as_ref().err().is_none_or(is_sound) {
-            session.give_back();
-        }
+        session.end(&outcome);
         outcome
-    }
-}
-
-/// A connection that is closed unless it is given back: after an error, or when the caller is dropped
-/// halfway, its next response is unknown, and may never come.
-struct Session(Option<PoolConnection<Postgres>>);
-
-impl Session {
-    fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
-        let connection = self.0.as_deref_mut();
-        connection.ok_or(sqlx::Error::PoolClosed)
-    }
-
-    fn give_back(&mut self) {
-        drop(self.0.take());
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(connection.detach());
-        }
     }
 }
