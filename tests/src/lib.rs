@@ -4,7 +4,8 @@
 //! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
 //! - [`site`]: only nginx and Redis, with a server that the test writes itself.
 //! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
-//! - [`cluster`]: several Redis servers that belong together.
+//! - [`cluster`]: several Redis servers that belong together; [`patroni`]: several PostgreSQL servers with automatic
+//!   failover.
 //! - [`proxy`]: a connection between two servers that can be cut, silenced, slowed down and sliced.
 //! - [`explore`]: random faults, and a model that judges every answer.
 //! - [`contract`]: the API's description of itself, and a check of answers against it.
@@ -45,6 +46,7 @@ pub mod made;
 pub mod metrics;
 pub mod nginx;
 pub mod past;
+pub mod patroni;
 pub mod places;
 pub mod ports;
 pub mod postgres;

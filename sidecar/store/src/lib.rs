@@ -72,7 +72,7 @@ pub use visits::AgentsPass;
 pub struct StoreOptions {
     /// URL of one of the [`Scheme`]s. Secret, since it can contain a password.
     pub url: SecretString,
-    /// What this process knows of the servers of the URL. Clones share it.
+    /// Knowledge of this process about the servers of the URL. Clones for the same URL share it.
     pub known_servers: KnownServers,
     /// Maximum number of connections. SQLite has one more, which writes; PostgreSQL has one more,
     /// which holds the lease of the outbox.

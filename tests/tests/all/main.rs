@@ -27,6 +27,7 @@ mod domains_tls;
 mod ended;
 mod erasure;
 mod explore;
+mod failover;
 mod faults;
 mod flushes;
 mod foreign_module;

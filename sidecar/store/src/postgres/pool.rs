@@ -10,7 +10,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::servers::{Live, Servers};
+use super::servers::{Line, Live, Servers};
 use super::session::is_sound;
 use crate::StoreOptions;
 
@@ -77,6 +77,10 @@ impl Pool {
     async fn take_usable(&self) -> Option<Free> {
         loop {
             let mut free = self.free.lock().pop()?;
+            if self.servers.is_unknown() {
+                // It may be with a former primary, which a new session finds out.
+                return None;
+            }
             if free.opened_at.elapsed() > MAX_AGE || self.servers.is_former(&free.live) {
                 continue;
             }
@@ -123,6 +127,11 @@ impl Session<'_> {
     pub(super) fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         let live = self.live.as_mut();
         Ok(&mut live.ok_or(sqlx::Error::PoolClosed)?.connection)
+    }
+
+    /// The timeline of its server, if the server may be replaced by another one.
+    pub(super) fn line(&self) -> Option<Line> {
+        self.live.as_ref()?.line
     }
 
     /// Ends the use of the session: it is free if it can be reused after this outcome.

@@ -23,6 +23,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// the first good one.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// Duration of an operation after which all servers are asked whether another one is the primary.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// The shortest and the longest pause before a server is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
@@ -48,7 +51,7 @@ struct State {
 
 /// A timeline of the servers that descend from one `initdb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
+pub(super) struct Line {
     system: i64,
     timeline: i64,
 }
@@ -66,7 +69,7 @@ pub(super) struct Live {
     /// The place of its server in the list.
     server: usize,
     /// Unknown if the URL has a single host.
-    line: Option<Line>,
+    pub(super) line: Option<Line>,
     pub(super) is_read_only: bool,
 }
 
@@ -294,10 +297,37 @@ impl Servers {
 
     /// Returns whether a newer primary is known than that of a session.
     pub(super) fn is_former(&self, live: &Live) -> bool {
+        self.is_over(live.line)
+    }
+
+    fn is_over(&self, line: Option<Line>) -> bool {
         let newest = self.known.0.state.lock().newest;
-        live.line
-            .zip(newest)
+        line.zip(newest)
             .is_some_and(|(line, newest)| line.is_older_than(newest))
+    }
+
+    /// Returns whether the primary has to be looked up among several servers.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.hosts.len() > 1 && self.known.0.state.lock().primary.is_none()
+    }
+
+    /// Ends once there is a newer primary than the one with this timeline: an operation with a former primary may
+    /// never end, since its commit waits for standbys that follow another server. While the operation takes long, the
+    /// servers are asked.
+    pub(super) async fn end_of(&self, line: Option<Line>) {
+        if line.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(SLOW).await;
+            // One operation asks for all others.
+            if let Ok(_searching) = self.known.0.search.try_lock() {
+                let _ = self.search(Instant::now() + SLOW).await;
+            }
+            if self.is_over(line) {
+                return;
+            }
+        }
     }
 
     /// Returns whether a session failed after this moment.

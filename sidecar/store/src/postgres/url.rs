@@ -32,7 +32,7 @@ pub enum UrlError {
         /// The text in its place.
         port: String,
     },
-    /// What looks like a port may be part of a password.
+    /// The text after a colon may be a part of a password, and not a port.
     #[error(
         "a \"/\", \"?\" or \"#\" in the user name or the password must be percent-encoded, as %2F, %3F or %23"
     )]
@@ -54,7 +54,7 @@ pub enum UrlError {
     Attributes(String),
 }
 
-/// Returns the options of the sessions with each host of a URL.
+/// Returns the options of sessions, for each host of a URL.
 pub(super) fn parse(url: &str) -> Result<Vec<PgConnectOptions>, UrlError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return Ok(vec![PgConnectOptions::from_str(url)?]);
@@ -146,7 +146,7 @@ fn host_and_port(text: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    /// The hosts and ports of a URL; the directory of a socket in the place of a host.
+    /// The hosts and ports of a URL; the directory of a socket instead of a host.
     fn servers(url: &str) -> Vec<String> {
         let hosts = parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
         let hosts = hosts.iter().map(|host| match host.get_socket() {

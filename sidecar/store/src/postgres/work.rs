@@ -63,6 +63,7 @@ impl PostgresStore {
         in_transaction: bool,
     ) -> Result<(), sqlx::Error> {
         let mut session = self.pool.acquire().await?;
+        let line = session.line();
         let connection = session.connection()?;
         let done = async {
             if !in_transaction {
@@ -73,9 +74,12 @@ impl PostgresStore {
                 .await?;
             transaction.commit().await
         };
-        let outcome = tokio::time::timeout(self.limit, done)
-            .await
-            .unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        let outcome = tokio::select! {
+            done = tokio::time::timeout(self.limit, done) => done.ok(),
+            () = self.pool.servers.end_of(line) => None,
+        };
+        let outcome =
+            outcome.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         session.end(&outcome);
         outcome
     }
