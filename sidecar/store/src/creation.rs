@@ -112,7 +112,7 @@ pub(super) async fn create(
     Ok(created)
 }
 
-/// What a transaction knows before it inserts links.
+/// The state that a transaction reads before it inserts links.
 #[derive(Default)]
 pub(super) struct Before {
     /// The ids of the links, in their order.

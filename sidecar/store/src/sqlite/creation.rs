@@ -78,8 +78,8 @@ pub(crate) async fn look(
 /// Stores the links whose ids are free; returns these ids.
 pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
     let mut kept = Vec::new();
-    let rows = rows.iter();
-    let rows: Vec<(Columns, &NewLink<'_>)> = rows.map(|row| (Columns::of(row.link), row)).collect();
+    let rows = rows.iter().map(|row| (Columns::of(row.link), row));
+    let rows: Vec<(Columns, &NewLink<'_>)> = rows.collect();
     for columns in Columns::EACH {
         let some = rows.iter().filter(|(needed, _)| *needed == columns);
         let some: Vec<&NewLink<'_>> = some.map(|(_, row)| *row).collect();
