@@ -260,6 +260,10 @@ fn domains_are_swapped_under_load_and_nothing_is_lost() {
     assert_eq!(scene.faults(), (0, Vec::new()));
     assert_eq!(plain.faults(), (0, Vec::new()));
     assert_visits(&stack, &tallies, looked, &first);
+    for (name, scene) in [("with", &scene), ("without", &plain)] {
+        let over_http2 = scene.closed_over_http2.load(Ordering::SeqCst);
+        println!("{name} the module, {over_http2} of these over HTTP/2");
+    }
     assert_no_more_closed(&closings, &plain_closings);
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
     let log = stack.nginx.error_log();

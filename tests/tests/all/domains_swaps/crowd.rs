@@ -183,6 +183,7 @@ async fn over_http2(visitor: usize, scene: &Scene) -> Tally {
                 }
                 Ok(Err(error)) if is_unhandled(&error) => {
                     scene.closed(&question, &mut tally);
+                    scene.closed_over_http2.fetch_add(1, Ordering::SeqCst);
                     is_usable = false;
                 }
                 Ok(Err(error)) => {

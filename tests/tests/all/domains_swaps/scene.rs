@@ -48,6 +48,8 @@ pub(super) struct Scene {
     /// Requests on a connection that was closed before any byte of their answer: HTTP lets a server
     /// close an idle connection, and a client retries on another one.
     pub(super) closed: AtomicU64,
+    /// Those of them over HTTP/2.
+    pub(super) closed_over_http2: AtomicU64,
     faults: Mutex<(u64, Vec<String>)>,
 }
 
@@ -65,6 +67,7 @@ impl Scene {
             is_over: AtomicBool::new(false),
             answered: AtomicU64::new(0),
             closed: AtomicU64::new(0),
+            closed_over_http2: AtomicU64::new(0),
             faults: Mutex::default(),
         }
     }
