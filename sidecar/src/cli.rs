@@ -12,6 +12,7 @@ mod reclassify;
 mod sample;
 mod skip;
 mod transfer;
+mod visits;
 mod workbench;
 
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use crate::{lifecycle, random, telemetry};
 use check_keys::CheckKeysCommand;
 use domains::DomainsCommand;
 use keys::KeysCommand;
+use visits::VisitsCommand;
 
 /// Short links for companies that send SMS: issue codes, store links and publish them to Redis.
 #[derive(Debug, Parser)]
@@ -131,6 +133,9 @@ enum Command {
     ///
     /// Exit codes: 0 done, 1 failed or interrupted, 2 --dry-run has found visits that would change.
     Reclassify(reclassify::ReclassifyArguments),
+    /// Export visits.
+    #[command(subcommand)]
+    Visits(VisitsCommand),
     /// Check the configuration of the short domains, or list them as each nginx uses them.
     #[command(subcommand)]
     Domains(DomainsCommand),
@@ -244,6 +249,10 @@ impl Cli {
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
             Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,
+            Command::Visits(command) => {
+                command.run(&config).await?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Domains(command) => command.run(&config).await,
             Command::MakeSampleLinks {
                 count,

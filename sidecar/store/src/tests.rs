@@ -7,6 +7,7 @@ mod changes;
 mod chunks;
 mod domains;
 mod erasure;
+mod exports;
 pub(super) mod keys;
 pub(super) mod listing;
 mod places;

@@ -4,6 +4,7 @@ mod agents;
 mod counts;
 mod day_keys;
 pub(crate) mod erasure;
+mod export;
 mod keeping;
 mod listing;
 mod moves;

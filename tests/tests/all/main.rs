@@ -80,5 +80,6 @@ mod visits_live;
 mod visits_live_topologies;
 mod visits_stored;
 mod visits_topologies;
+mod warehouse;
 mod watch;
 mod whole;

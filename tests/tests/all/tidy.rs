@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use shortlink_tests::workspace;
 
 /// The folder of each crate, and the crates of this workspace that its manifest may name, tests of it aside.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("vocabulary", &[]),
     ("resolver", &["vocabulary"]),
     ("ngx-module", &["resolver"]),
@@ -31,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("sidecar/client", &["sidecar/api"]),
+    ("sidecar/warehouse", &["sidecar/core"]),
     (
         "sidecar",
         &[
@@ -42,14 +43,17 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "sidecar/publisher",
             "sidecar/service",
             "sidecar/store",
+            "sidecar/warehouse",
             "vocabulary",
         ],
     ),
     ("tests", &["vocabulary"]),
 ];
 
+const HTTP: &[&str] = &["sidecar/http", "sidecar/client", "sidecar/warehouse"];
+
 /// The crates whose manifests may name a library, tests of them aside.
-const LIBRARIES: [(&str, &[&str]); 13] = [
+const LIBRARIES: [(&str, &[&str]); 15] = [
     ("axum", &["sidecar/http"]),
     ("schemars", &["sidecar/api", "sidecar/http"]),
     ("sqlx", &["sidecar/store"]),
@@ -61,8 +65,10 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("comfy-table", &["sidecar/client"]),
     ("csv-core", &["sidecar/api"]),
     ("encoding_rs", &["sidecar/api"]),
-    ("hyper", &["sidecar/http", "sidecar/client"]),
-    ("hyper-util", &["sidecar/http", "sidecar/client"]),
+    ("hyper", HTTP),
+    ("hyper-util", HTTP),
+    ("parquet", &["sidecar/warehouse"]),
+    ("object_store", &["sidecar/warehouse"]),
 ];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {

@@ -120,6 +120,26 @@ pub struct KeptVisit {
     pub ruleset: u16,
 }
 
+/// The numbers of the last visits that an export can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisitsToExport {
+    /// All visits up to this number are stored; those that are stored later have greater numbers.
+    pub stored: i64,
+    /// All visits up to this number were also judged by behaviour, or will not be.
+    pub judged: i64,
+}
+
+/// A stored visit with what a warehouse joins it by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportedVisit {
+    /// The visit.
+    pub visit: KeptVisit,
+    /// The campaign that its link belonged to.
+    pub campaign: Option<CampaignId>,
+    /// The external id of its link, as it is now.
+    pub external_id: Option<String>,
+}
+
 /// The links whose visits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {

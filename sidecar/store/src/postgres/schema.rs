@@ -30,6 +30,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0017_sketch_parts",
     "0018_repeated_leases",
     "0019_upload_moments",
+    "0020_visit_order",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -33,6 +33,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0022_sketch_parts",
     "0023_repeated_leases",
     "0024_upload_moments",
+    "0025_visit_ids",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

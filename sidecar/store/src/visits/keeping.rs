@@ -67,18 +67,22 @@ async fn keep(
     let agents = new.iter().map(|visit| (&*visit.user_agent, &*visit.agent));
     let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
     insert_agents(db, &agents, now).await?;
-    let rows = counted.zip(&agents);
-    let rows = rows.map(|((visit, key), agent)| values(visit, *key, campaign(key), agent.0));
-    let ids = if db.scheme() == Scheme::Postgres {
-        let first = next_id(db).await?;
+    let first = next_id(db, new.len()).await?;
+    let rows = counted.zip(&agents).enumerate();
+    let rows = rows.map(|(place, ((visit, key), agent))| {
+        let id = first + place as i64;
+        values(visit, *key, campaign(key), agent.0, id)
+    });
+    let last = if db.scheme() == Scheme::Postgres {
         postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
-        (first, last_id(db).await?)
+        last_id(db).await?
     } else {
-        db.insert(INSERT, [""; COLUMNS + 1], sql!(""), rows).await?;
-        let last = last_id(db).await?;
+        db.insert(INSERT, [""; COLUMNS + 2], sql!(""), rows).await?;
+        let last = first - 1 + new.len() as i64;
         note_days(db, &new, last).await?;
-        (last + 1 - new.len() as i64, last)
+        last
     };
+    let ids = (first, last);
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
@@ -91,15 +95,21 @@ async fn keep(
     })
 }
 
-/// Takes the next id in PostgreSQL: those of visits that this session stores next are greater.
-async fn next_id(db: &mut Db<'_>) -> Result<i64, sqlx::Error> {
-    let sql = sql!("SELECT nextval('visit_ids') AS id");
-    db.get(sql, &[], |row| row.get("id")).await
+/// Takes ids for some visits, from the returned one on, that no visit ever had. PostgreSQL takes only this one; those of
+/// visits that this session stores next are greater.
+async fn next_id(db: &mut Db<'_>, visits: usize) -> Result<i64, sqlx::Error> {
+    // In SQLite, earlier versions of this program store visits without taking ids here.
+    let sql = sql!(
+        "{UPDATE visit_ids SET last_id = max(last_id, coalesce((SELECT max(id) FROM visits), 0)) + $1 \
+         RETURNING last_id - $1 + 1 AS id|\
+         SELECT nextval('visit_ids') AS id FROM (SELECT $1::bigint) AS visits}"
+    );
+    db.get(sql, args![visits as i64], |row| row.get("id")).await
 }
 
-/// The id of the visit that was just inserted last.
+/// The id of the visit that was just inserted last into PostgreSQL.
 async fn last_id(db: &mut Db<'_>) -> Result<i64, sqlx::Error> {
-    let sql = sql!("SELECT {last_insert_rowid()|currval('visit_ids')} AS id");
+    let sql = sql!("SELECT currval('visit_ids') AS id");
     db.get(sql, &[], |row| row.get("id")).await
 }
 
@@ -267,16 +277,17 @@ const COLUMNS: usize = 22;
 /// Those that are integers in PostgreSQL, by their places: the status, the ruleset and the evidence.
 const INTEGERS: [usize; 3] = [10, 18, 20];
 
-const INSERT: Sql = sql!("INSERT INTO visits ", VISIT, ", link_id)");
+const INSERT: Sql = sql!("INSERT INTO visits ", VISIT, ", link_id, id)");
 const COPY: Sql = sql!("COPY visits ", VISIT, ") FROM STDIN (FORMAT binary)");
 
-/// The values of the columns of a [`VISIT`], and the key of its link.
+/// The values of the columns of a [`VISIT`], the key of its link, and its id in SQLite.
 fn values<'a>(
     visit: &'a Visit,
     key: LinkKey<'a>,
     campaign: Option<i64>,
     agent: i64,
-) -> [Value<'a>; COLUMNS + 1] {
+    id: i64,
+) -> [Value<'a>; COLUMNS + 2] {
     let (place, classification) = (&visit.place, &visit.classification);
     [
         visit.at.into(),
@@ -302,6 +313,7 @@ fn values<'a>(
         evidence_column(visit.evidence).into(),
         place.asn.into(),
         key.into(),
+        id.into(),
     ]
 }
 

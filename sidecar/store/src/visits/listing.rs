@@ -16,11 +16,14 @@ use crate::value::{Row, Value, args, hex};
 use crate::{Scheme, Store};
 
 /// The columns that [`read`] reads.
-const SELECT: Sql = sql!(
-    "SELECT visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, \
+pub(super) const COLUMNS: &str = "visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, \
      language, method, status, purpose, country, province, city, isp, browser, browser_version, \
-     os, os_version, device, app, class, reason, ruleset \
-     FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
+     os, os_version, device, app, class, reason, ruleset";
+
+const SELECT: Sql = sql!(
+    "SELECT ",
+    COLUMNS,
+    " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
 );
 
 /// The first and the last id of the visits of some days, in SQLite.
@@ -159,7 +162,7 @@ impl Walk {
     }
 }
 
-fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
+pub(super) fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
     let with_version = |name, version| -> Result<Option<String>, sqlx::Error> {
         Ok(joined(row.find(name)?, row.find(version)?))
     };

@@ -1,0 +1,123 @@
+//! Visits in the order in which they were stored, for exports.
+//!
+//! An export reads up to a visit below which no other can appear. Transactions with new visits share a lock before they
+//! take ids, and an export waits for it ([`erasure::wait_for_ingestion`]): then all ids up to the last one are of visits
+//! that are committed, or of none. In SQLite, which has one writer, they always are.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use shortlink_core::ports::{ExportedVisit, StoreError, VisitsToExport};
+use vocabulary::{CampaignId, Code};
+
+use super::erasure;
+use super::listing::{self, COLUMNS};
+use crate::Store;
+use crate::db::Db;
+use crate::rows::known_ids;
+use crate::sql::{IN_NUMBERS, sql};
+use crate::value::{Row, args};
+
+/// How much later than its first visit a link may seem to be created: clocks differ. Visits of an earlier link of its
+/// code are longer ago.
+const CLOCKS_DIFFER_MS: i64 = 60_000;
+
+impl Store {
+    /// The identity of this database, which its backups have, too: 16 hexadecimal digits.
+    pub fn export_identity(&self) -> String {
+        crate::value::hex(&self.code_key.derive("visit exports")[..8])
+    }
+
+    /// Finds up to which visits an export can go: visits that are stored later have greater numbers.
+    pub async fn visits_to_export(&self) -> Result<VisitsToExport, StoreError> {
+        self.run_tx("find visits to export", (), |db, ()| {
+            Box::pin(async move {
+                erasure::wait_for_ingestion(db).await?;
+                let sql = sql!(
+                    "SELECT {last_id|last_value - CASE WHEN is_called THEN 0 ELSE 1 END} AS stored, \
+                     (SELECT min(first_id) - 1 FROM visit_stretches) AS judged FROM visit_ids"
+                );
+                db.get(sql, &[], |row| {
+                    let stored: i64 = row.get("stored")?;
+                    let judged: Option<i64> = row.find("judged")?;
+                    let judged = judged.unwrap_or(stored).min(stored);
+                    Ok(VisitsToExport { stored, judged })
+                })
+                .await
+            })
+        })
+        .await
+    }
+
+    /// Reads the visits behind the number `after` up to the number `last` in their order, at most `limit`.
+    pub async fn exported_visits(
+        &self,
+        after: i64,
+        last: i64,
+        limit: u32,
+    ) -> Result<Vec<ExportedVisit>, StoreError> {
+        self.read("read visits to export", (after, last, limit), |db, args| {
+            let (after, last, limit) = *args;
+            Box::pin(async move {
+                let sql = sql!(
+                    "SELECT ",
+                    COLUMNS,
+                    ", campaign_id FROM {visits CROSS|(SELECT * FROM visits WHERE id > $1 AND id <= $2 \
+                     ORDER BY id LIMIT $3) AS visits} JOIN visit_agents ON visit_agents.id = agent_id \
+                     {WHERE visits.id > $1 AND visits.id <= $2 }ORDER BY visits.id{ LIMIT $3}"
+                );
+                let mut visits: Vec<ExportedVisit> = db.all(sql, args![after, last, limit], read).await?;
+                add_external_ids(db, &mut visits).await?;
+                Ok(visits)
+            })
+        })
+        .await
+    }
+}
+
+fn read(row: &Row) -> Result<ExportedVisit, sqlx::Error> {
+    let campaign: Option<i64> = row.find("campaign_id")?;
+    Ok(ExportedVisit {
+        visit: listing::read(row)?,
+        campaign: campaign.and_then(|id| CampaignId::new(id.unsigned_abs())),
+        external_id: None,
+    })
+}
+
+/// Adds the external ids of the links as they are now.
+async fn add_external_ids(
+    db: &mut Db<'_>,
+    visits: &mut [ExportedVisit],
+) -> Result<(), sqlx::Error> {
+    let codes: Vec<Option<Code>> = visits.iter().map(|it| it.visit.code.parse().ok()).collect();
+    let known: Vec<Code> = codes.iter().flatten().copied().collect();
+    let mut ids = known_ids(db, &known).await?.into_iter();
+    let ids: Vec<Option<i64>> = codes
+        .iter()
+        .map(|code| code.and_then(|_code| ids.next().flatten()))
+        .collect();
+    let mut wanted: Vec<i64> = ids.iter().flatten().copied().collect();
+    // In the order in which the rows lie.
+    wanted.sort_unstable();
+    wanted.dedup();
+    let sql = sql!(
+        "SELECT id, external_id, created_at FROM links WHERE id",
+        IN_NUMBERS,
+        " AND external_id IS NOT NULL"
+    );
+    let read = |row: &Row| {
+        let created: Timestamp = row.get("created_at")?;
+        Ok((row.get("id")?, (row.get("external_id")?, created)))
+    };
+    let found: Vec<(i64, (String, Timestamp))> = db.all(sql, args![wanted], read).await?;
+    let found: HashMap<i64, (String, Timestamp)> = found.into_iter().collect();
+    for (visit, id) in visits.iter_mut().zip(ids) {
+        let Some((external_id, created)) = id.and_then(|id| found.get(&id)) else {
+            continue;
+        };
+        if created.as_millisecond() <= visit.visit.at.as_millisecond() + CLOCKS_DIFFER_MS {
+            visit.external_id = Some(external_id.clone());
+        }
+    }
+    Ok(())
+}
