@@ -73,7 +73,7 @@ test-packages: deb
 OF_SIDECAR := backup campaign_links cli clients cluster_publishing clocks console console_campaigns console_keys console_live \
 	console_statistics doctor domains_nodes failover full_disk keys kills moves newcomer openapi operations packages postgres run \
 	schemathesis secured_publishing stops tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
-	visits_stored watch
+	visits_stored warehouse watch
 
 # TESTS: filters of the tests, instead of all that depend on nginx. Where headers are edited, once is enough.
 test-nginx: build

@@ -1,19 +1,15 @@
 //! The place that files are written to.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3;
 use object_store::path::Path as Key;
-use object_store::{ObjectStoreExt, PutPayload, RetryConfig};
+use object_store::{ObjectStoreExt, PutPayload};
 
-use crate::connection::Connector;
-use crate::{Progress, WarehouseError};
-
-/// The time for which requests are retried.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{Progress, WarehouseError, bucket, cause};
 
 /// A directory, or the objects of a bucket below a prefix.
 #[derive(Debug)]
@@ -45,18 +41,15 @@ impl Destination {
                 if bucket.is_empty() {
                     return Err(wrong("the URL names no bucket"));
                 }
+                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                if !bucket.bytes().all(is_name) {
+                    return Err(wrong("the bucket's name is invalid"));
+                }
                 let prefix = prefix.trim_end_matches('/').to_owned();
                 if !prefix.is_empty() && Key::parse(&prefix).is_err() {
                     return Err(wrong("the prefix is not one of S3"));
                 }
-                let store = AmazonS3Builder::from_env()
-                    .with_bucket_name(bucket)
-                    .with_http_connector(Connector)
-                    .with_retry(RetryConfig {
-                        retry_timeout: PATIENCE,
-                        ..RetryConfig::default()
-                    });
-                let store = store.build().map_err(WarehouseError::Settings)?;
+                let store = bucket::open(bucket, std::env::vars_os().filter_map(text_of))?;
                 Place::Bucket { store, prefix }
             }
             Some(_) => return Err(wrong("unknown scheme")),
@@ -86,7 +79,7 @@ impl Destination {
                 match found.await {
                     Ok(note) => note.to_vec(),
                     Err(object_store::Error::NotFound { .. }) => return Ok(None),
-                    Err(error) => return Err(failed(named, "read", error)),
+                    Err(error) => return Err(failed(named, "read", &error)),
                 }
             }
         };
@@ -121,7 +114,7 @@ impl Destination {
                     object_store::Error::NotFound { .. } => {
                         WarehouseError::NoBucket(self.name.clone())
                     }
-                    error => failed(self.named(path), "written", error),
+                    error => failed(self.named(path), "written", &error),
                 })
             }
         }
@@ -138,12 +131,17 @@ fn key(prefix: &str, path: &str) -> Key {
     Key::parse(format!("{prefix}/{path}").trim_start_matches('/')).unwrap_or_default()
 }
 
-fn failed(name: String, what: &'static str, error: object_store::Error) -> WarehouseError {
+fn failed(name: String, what: &'static str, error: &object_store::Error) -> WarehouseError {
     use object_store::Error::{PermissionDenied, Unauthenticated};
     match error {
-        PermissionDenied { .. } | Unauthenticated { .. } => WarehouseError::Denied(name, error),
-        error => WarehouseError::Object(name, what, error),
+        PermissionDenied { .. } | Unauthenticated { .. } => WarehouseError::Denied(name),
+        _ => WarehouseError::Object(name, what, cause(error)),
     }
+}
+
+/// A variable of the environment, if it is text; no setting is anything else.
+fn text_of((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 
 /// Writes a file beside its place and renames it. An interrupted write leaves a file that the next one replaces, and
@@ -175,13 +173,14 @@ mod tests {
             ("file:///a", "unknown scheme"),
             ("s3://", "no bucket"),
             ("s3:///a", "no bucket"),
+            ("s3://my bucket/a", "name is invalid"),
             ("s3://bucket/a/../b", "not one of S3"),
         ] {
             let error = Destination::new(text).expect_err("a fault").to_string();
             assert!(error.contains(part), "{error}");
             assert!(error.contains("allowed are a directory"), "{error}");
         }
-        for text in ["exports", "/var/a b", "s3://bucket", "s3://bucket/a/b/"] {
+        for text in ["exports", "/var/a b", "a/b/"] {
             assert!(Destination::new(text).is_ok(), "{text}");
         }
         assert_eq!(key("", "day=2026-11-24/a").as_ref(), "day=2026-11-24/a");

@@ -5,6 +5,7 @@
 //! part, so that a repeated export writes the same files again.
 #![forbid(unsafe_code)]
 
+mod bucket;
 mod columns;
 mod connection;
 mod destination;
@@ -21,9 +22,15 @@ pub enum WarehouseError {
     /// The destination is no directory and no URL of S3.
     #[error("{0}: {1}; allowed are a directory, or s3://BUCKET/PREFIX")]
     Destination(String, &'static str),
-    /// A setting in the environment is wrong.
-    #[error("the settings AWS_… in the environment are invalid")]
-    Settings(#[source] object_store::Error),
+    /// A variable of the environment is invalid.
+    #[error("{0} is invalid; allowed are {1}")]
+    Setting(String, &'static str),
+    /// The variables of the environment contradict each other.
+    #[error("the variables AWS_… are invalid: {0}")]
+    Settings(String),
+    /// No variable of the environment has credentials of S3.
+    #[error("S3 has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")]
+    NoCredentials,
     /// A file is not readable or writable.
     #[error("{0} can't be {1}")]
     File(String, &'static str, #[source] std::io::Error),
@@ -35,14 +42,23 @@ pub enum WarehouseError {
         "{0}: access denied; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the permissions ListBucket, GetObject \
          and PutObject"
     )]
-    Denied(String, #[source] object_store::Error),
+    Denied(String),
     /// S3 failed.
-    #[error("{0} can't be {1}")]
-    Object(String, &'static str, #[source] object_store::Error),
+    #[error("{0} can't be {1}: {2}")]
+    Object(String, &'static str, String),
     /// The note of the progress was written by another program.
     #[error("{0} is not the progress of an export that this version can continue: {1}")]
     Progress(String, String),
     /// The visits can't be encoded.
     #[error("visits can't be encoded as Parquet")]
     Parquet(#[from] parquet::errors::ParquetError),
+}
+
+/// The last cause of an error of S3, whose texts repeat each other.
+fn cause(error: &object_store::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }

@@ -163,7 +163,7 @@ impl Service {
         until("all visits are stored", SOON, || {
             sql.number("SELECT count(*) FROM visits") == stored
         });
-        // What is not to be judged is found at the start, and then seldom.
+        // A sidecar that judges no visits notes so when it starts, and then seldom.
         self.stack.sidecar.stop();
         self.stack.sidecar.start_again();
         until("nothing is to be judged", SOON, || {
@@ -373,6 +373,7 @@ fn s3_has_each_visit_once_and_its_refusals_are_reported() {
     let endpoint = format!("http://127.0.0.1:{port}");
     let environment = [
         ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ENDPOINT_URL_S3", ""),
         ("AWS_ACCESS_KEY_ID", "test"),
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),

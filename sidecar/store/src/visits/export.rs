@@ -18,8 +18,8 @@ use crate::rows::known_ids;
 use crate::sql::{IN_NUMBERS, sql};
 use crate::value::{Row, args};
 
-/// How much later than its first visit a link may seem to be created: clocks differ. Visits of an earlier link of its
-/// code are longer ago.
+/// The longest time from a visit to the creation of its link: clocks differ. Visits of an earlier link of the code are
+/// older.
 const CLOCKS_DIFFER_MS: i64 = 60_000;
 
 impl Store {
