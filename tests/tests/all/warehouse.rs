@@ -22,7 +22,7 @@ use vocabulary::visit::VisitId;
 const KILLS: usize = 2;
 
 /// Number of visits before each of them, and in a batch.
-const VISITS: u64 = 2400;
+const VISITS: u64 = 1600;
 const BATCH: u64 = 200;
 
 /// Number of visits of a part: many parts.
@@ -286,7 +286,6 @@ fn each_visit_is_exported_once(postgres: Option<&Postgres>) {
         (&report["visits"], &report["files"]),
         (&json!(0), &json!(0))
     );
-    service.compare(&place);
 }
 
 #[test]
