@@ -86,8 +86,7 @@ impl Nginx {
         for directory in ["logs", "temp"] {
             fs::create_dir_all(prefix.join(directory)).expect("a directory");
         }
-        let module = "target/modules/ngx_http_shortlink_module.so";
-        let module = crate::artefact("SHORTLINK_MODULE", module);
+        let module = module();
         let tls_port = ports::free();
         let mut replace = vec![
             (
@@ -483,8 +482,19 @@ impl Nginx {
 }
 
 /// The nginx that is tested.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     std::env::var_os("SHORTLINK_NGINX").map_or_else(installed, PathBuf::from)
+}
+
+/// The module that is tested.
+///
+/// # Panics
+/// When it was not built.
+pub fn module() -> PathBuf {
+    crate::artefact(
+        "SHORTLINK_MODULE",
+        "target/modules/ngx_http_shortlink_module.so",
+    )
 }
 
 /// Checks that the nginx that is tested has HTTP/3, which Debian's 1.22 has not.

@@ -40,6 +40,7 @@ mod http3;
 mod jobs;
 mod keys;
 mod kills;
+mod kubernetes;
 mod links;
 mod logs;
 mod lua;
