@@ -123,11 +123,16 @@ pub struct LinkDefaults {
 pub struct Upkeep {
     /// The number of links that are compared with Redis each second; 0 for none.
     pub reconcile_per_s: u32,
+    /// The number of lanes of each job that sidecars share.
+    pub lanes: u32,
     /// True if an empty Redis is filled automatically.
     pub rebuild: bool,
     /// The interval between sweeps of dead links; `None` for no sweeps.
     pub sweep: Option<Duration>,
 }
+
+/// The most lanes: each may use a connection to the database.
+const MAX_LANES: u32 = 32;
 
 /// The settings of the log.
 #[derive(Debug)]
@@ -217,7 +222,8 @@ impl Config {
                 quarantine_days: settings.number("links.quarantine_days", 0, 100_000)?,
             },
             upkeep: Upkeep {
-                reconcile_per_s: settings.number("upkeep.reconcile_per_s", 0, 100_000)?,
+                reconcile_per_s: settings.number("upkeep.reconcile_per_s", 0, 1_000_000)?,
+                lanes: settings.number("upkeep.lanes", 1, MAX_LANES)?,
                 rebuild: settings.get("upkeep.rebuild"),
                 sweep: match settings.number("upkeep.sweep_every_s", 0, 86_400)? {
                     0 => None,

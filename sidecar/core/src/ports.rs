@@ -38,7 +38,7 @@ pub use outbox::{
 };
 pub use quotas::{QuotaOwner, UsedUp};
 pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, Stretch, TimeSpan, VisitPage};
-pub use upkeep::{ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood};
+pub use upkeep::{End, EndPlace, EndedPage, Filled, Kept, Page, Place, RecordIndex, Slice, Stood};
 pub use visits::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, ExportedVisit, Hours, Intervals,
     KeptVisit, KeptVisits, LinkTotal, MAX_COUNTED, MAX_COUNTS, MAX_POISON, MAX_VALUES,

@@ -126,6 +126,20 @@ fn jobs(text: &mut Text) {
                     samples.add(&[("job", job)], of.failures);
                 }
             };
+        counter "shortlink_job_items_total",
+            "Links or rows that this process has compared (reconcile), shortened, deleted or freed (sweep) or deleted (retention).",
+            |samples| {
+                for (job, of) in results.iter().filter(|(_, of)| of.items > 0) {
+                    samples.add(&[("job", job)], of.items);
+                }
+            };
+        gauge "shortlink_job_lanes",
+            "Lanes of a background job that this process holds; 1 for a job without lanes.",
+            |samples| {
+                for (job, held) in JOBS.lanes() {
+                    samples.add(&[("job", job)], held);
+                }
+            };
         gauge "shortlink_job_last_success_seconds",
             "Time of the last successful step of a background job of this process, in seconds since 1970.",
             |samples| {

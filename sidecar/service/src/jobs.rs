@@ -6,6 +6,7 @@
 //! or soon after shutdown. Commands run the same jobs in the foreground, until there is nothing left to do.
 
 mod failures;
+pub mod lanes;
 mod lease;
 mod meters;
 
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 use failures::Failures;
+pub use lanes::{Lane, Members};
 pub use lease::Claims;
 use lease::{Hold, Lease};
 pub use meters::{JOBS, JobMeters};
@@ -64,6 +66,11 @@ pub trait Job: Send {
 
     /// The time that a step may go on after shutdown.
     const GRACE: Duration = Duration::from_secs(1);
+
+    /// The part of the job that this is.
+    fn lane(&self) -> Lane {
+        Lane::default()
+    }
 
     /// Prepares the first step after the job was claimed: finds where the last holder stopped.
     async fn begin(&mut self) -> Result<(), Self::Error> {
@@ -114,11 +121,12 @@ pub struct Run<J> {
 impl<J: Job> Run<J> {
     /// Prepares to run a job.
     pub fn new(job: J, claims: &Claims) -> Self {
+        let lease = |length| Lease::new(claims.clone(), job.lane().task(J::NAME), length);
         Self {
-            job,
             clock: Arc::clone(&claims.clock),
-            lease: J::LEASE.map(|length| Lease::new(claims.clone(), J::NAME, length)),
+            lease: J::LEASE.map(lease),
             has_begun: false,
+            job,
         }
     }
 
@@ -241,7 +249,12 @@ impl<J: Job> Run<J> {
     /// job begins again once it is claimed back.
     async fn attempt(&mut self) -> Turn<J::Error> {
         loop {
-            match claim(&mut self.lease).await {
+            if !self.job.lane().is_ours() {
+                return self.pass_on().await;
+            }
+            let claimed = claim(&mut self.lease).await;
+            self.count_lane();
+            match claimed {
                 Ok(Hold::Kept) => {}
                 Ok(Hold::New) => self.has_begun = false,
                 Ok(Hold::Others) => {
@@ -258,6 +271,28 @@ impl<J: Job> Run<J> {
                     return next.map_or_else(Turn::Failed, Turn::Done);
                 }
             }
+        }
+    }
+
+    /// Leaves the lane to another process.
+    async fn pass_on(&mut self) -> Turn<J::Error> {
+        let Some(lease) = &mut self.lease else {
+            return Turn::Claimed;
+        };
+        if lease.is_held() {
+            self.release().await;
+            return Turn::Claimed;
+        }
+        match lease.watch().await {
+            Ok(()) => Turn::Claimed,
+            Err(error) => Turn::Unclaimed(error),
+        }
+    }
+
+    /// Notes whether this process holds the lane.
+    fn count_lane(&self) {
+        if let Some(lease) = &self.lease {
+            JOBS.hold(J::NAME, self.job.lane().slice.number, lease.is_held());
         }
     }
 
@@ -304,6 +339,7 @@ impl<J: Job> Run<J> {
         if let Some(lease) = &mut self.lease {
             lease.release().await;
         }
+        self.count_lane();
     }
 
     async fn end(&mut self) -> Result<(), J::Error> {

@@ -17,7 +17,7 @@ use shortlink_store::{AgentsPass, Store};
 use tokio::time::Instant;
 
 use super::visits::VisitCounters;
-use crate::jobs::{Job, Next};
+use crate::jobs::{JOBS, Job, Lane, Next};
 
 /// The interval at which due visits and counts are deleted.
 pub const EVERY: Duration = Duration::from_secs(60);
@@ -26,8 +26,11 @@ pub const EVERY: Duration = Duration::from_secs(60);
 /// far longer than any outage.
 const LATEST_EVENT: SignedDuration = SignedDuration::from_hours(24 * 400);
 
-/// The kinds of rows that are due, in their order.
+/// The kinds of rows that are due, in their order. Lanes share the kinds, so that more lanes than kinds are of no use.
 const KINDS: [Due; 3] = [Due::Visits, Due::Counts, Due::Erasures];
+
+/// The most lanes.
+pub const LANES: u32 = KINDS.len() as u32;
 
 /// The interval at which unused user agents are deleted.
 const AGENTS_EVERY: SignedDuration = SignedDuration::from_hours(24);
@@ -50,6 +53,8 @@ pub struct Retention {
     clock: Arc<dyn Clock>,
     counters: Arc<VisitCounters>,
     periods: RetentionPeriods,
+    /// The lane: the first one deletes visits and user agents.
+    lane: Lane,
     /// Kinds of rows that may be due, the next first.
     due: VecDeque<Due>,
     /// The rest of the pass that deletes unused user agents.
@@ -93,6 +98,7 @@ impl Retention {
             clock,
             counters,
             periods,
+            lane: Lane::default(),
             due: VecDeque::new(),
             agents: None,
             agents_at: None,
@@ -101,9 +107,26 @@ impl Retention {
         }
     }
 
+    /// Deletes only the kinds of rows of a lane.
+    #[must_use]
+    pub fn in_lane(mut self, lane: Lane) -> Self {
+        self.lane = lane;
+        self
+    }
+
+    /// The kinds of rows of the lane.
+    fn kinds(&self) -> VecDeque<Due> {
+        let kinds = (0..).zip(KINDS);
+        let own = kinds.filter(|(number, _)| self.lane.slice.has(*number));
+        own.map(|(_, kind)| kind).collect()
+    }
+
     /// Does a portion of the pass over the user agents; `false` if it has been done for a day. The
     /// visits that were due are deleted.
     async fn delete_agents(&mut self) -> Result<bool, StoreError> {
+        if self.lane.slice.number > 0 {
+            return Ok(false);
+        }
         let now = self.clock.now();
         let is_done = |at: Timestamp| now < at + AGENTS_EVERY;
         let pass = match self.agents {
@@ -160,8 +183,12 @@ impl Job for Retention {
     const FAILURE: &'static str = "old visits and counts can't be deleted; trying again";
     const LEASE: Option<Duration> = Some(Duration::from_secs(30));
 
+    fn lane(&self) -> Lane {
+        self.lane.clone()
+    }
+
     async fn begin(&mut self) -> Result<(), StoreError> {
-        self.due = VecDeque::from(KINDS);
+        self.due = self.kinds();
         self.begun = Instant::now();
         self.rows = FEWEST;
         Ok(())
@@ -172,6 +199,7 @@ impl Job for Retention {
         let is_full = match self.due.pop_front() {
             Some(due) => {
                 let gone = self.delete(due).await?;
+                JOBS.add_items(Self::NAME, gone);
                 if gone > 0 {
                     self.due.push_back(due);
                 }
@@ -180,7 +208,7 @@ impl Job for Retention {
             None if self.delete_agents().await? => {
                 if self.begun.elapsed() >= EVERY {
                     // A pass over all visits can take hours.
-                    self.due = VecDeque::from(KINDS);
+                    self.due = self.kinds();
                     self.begun = begun;
                 }
                 true

@@ -13,7 +13,7 @@ use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::codes::leases;
 use shortlink_service::drift::Inspector;
 use shortlink_service::housekeeping::{self, AbsentReaders, MissingTargets, OldKeys, OldResults};
-use shortlink_service::jobs::{Claims, Job, Next, Run};
+use shortlink_service::jobs::{Claims, Job, Members, Next, Run, lanes};
 use shortlink_service::reclassify::{COUNT_PEOPLE_EVERY, People};
 use shortlink_service::reconcile::{self, Reconcile};
 use shortlink_service::refill::{self, Refill};
@@ -33,23 +33,31 @@ const LEAST_STRAGGLE: SignedDuration = SignedDuration::from_secs(10);
 struct Starter<'p> {
     parts: &'p Parts,
     claims: Claims,
+    members: Members,
     stop: &'p CancellationToken,
 }
 
 /// Starts all background jobs; they end with `stop`.
 pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> anyhow::Result<()> {
+    let claims = Claims {
+        store: Arc::clone(&parts.store),
+        clock: Arc::clone(&parts.clock),
+        holder: parts.holder.clone(),
+    };
     let starter = Starter {
         parts,
-        claims: Claims {
-            store: Arc::clone(&parts.store),
-            clock: Arc::clone(&parts.clock),
-            holder: parts.holder.clone(),
-        },
+        members: Members::new(claims.clone()),
+        claims,
         stop,
     };
     starter.start_upkeep();
     starter.start_bulk();
-    starter.start_visits()
+    starter.start_visits()?;
+    if parts.config.upkeep.lanes > 1 {
+        let run = Run::new(starter.members, &starter.claims);
+        parts.tasks.spawn(run.forever(lanes::EVERY, stop.clone()));
+    }
+    Ok(())
 }
 
 impl Starter<'_> {
@@ -86,26 +94,31 @@ impl Starter<'_> {
             };
             self.run(refill, refill::EVERY);
         }
-        let inspector = Inspector {
-            store: Arc::clone(store),
-            index: Arc::clone(index),
-            clock: Arc::clone(clock),
-        };
-        let reconcile = Reconcile::new(inspector, config.upkeep.reconcile_per_s);
-        self.run(reconcile, reconcile::EVERY);
-        if let Some(every) = config.upkeep.sweep {
-            let days = i64::from(config.links.quarantine_days);
-            let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
-            let sweep = Sweep {
+        for lane in self.members.lanes(config.upkeep.lanes) {
+            let inspector = Inspector {
                 store: Arc::clone(store),
                 index: Arc::clone(index),
                 clock: Arc::clone(clock),
-                quarantine: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
-                straggle: LEAST_STRAGGLE + straggle,
-                stage: Stage::default(),
-                swept: Swept::default(),
             };
-            self.run(sweep, every);
+            let reconcile = Reconcile::new(inspector, config.upkeep.reconcile_per_s, lane);
+            self.run(reconcile, reconcile::EVERY);
+        }
+        if let Some(every) = config.upkeep.sweep {
+            let days = i64::from(config.links.quarantine_days);
+            let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
+            for lane in self.members.lanes(config.upkeep.lanes) {
+                let sweep = Sweep {
+                    store: Arc::clone(store),
+                    index: Arc::clone(index),
+                    clock: Arc::clone(clock),
+                    quarantine: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
+                    straggle: LEAST_STRAGGLE + straggle,
+                    lane,
+                    stage: Stage::default(),
+                    swept: Swept::default(),
+                };
+                self.run(sweep, every);
+            }
         }
     }
 
@@ -164,17 +177,20 @@ impl Starter<'_> {
             counters: Arc::clone(counters),
         };
         self.run(writer.job(keys, random::generator()?), visits::EVERY);
-        let retention = Retention::new(
-            Arc::clone(store),
-            Arc::clone(clock),
-            Arc::clone(counters),
-            RetentionPeriods {
-                visits: config.visits.retention,
-                minutes: config.visits.minutes_retention,
-                hours: config.visits.hours_retention,
-            },
-        );
-        self.run(retention, retention::EVERY);
+        let lanes = config.upkeep.lanes.min(retention::LANES);
+        for lane in self.members.lanes(lanes) {
+            let retention = Retention::new(
+                Arc::clone(store),
+                Arc::clone(clock),
+                Arc::clone(counters),
+                RetentionPeriods {
+                    visits: config.visits.retention,
+                    minutes: config.visits.minutes_retention,
+                    hours: config.visits.hours_retention,
+                },
+            );
+            self.run(retention.in_lane(lane), retention::EVERY);
+        }
         let delay = config.visits.judge_after;
         let behaviour = Behaviour::new(
             Arc::clone(store),

@@ -3,7 +3,8 @@
 use shortlink_core::ports::StoreError;
 
 use super::Store;
-use super::sql::sql;
+use super::db::Db;
+use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, args};
 
 /// The result of a claim.
@@ -18,31 +19,17 @@ pub enum Claim {
 impl Store {
     /// Reads a note.
     pub async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let sql = sql!(
-            "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
-             note FROM notes WHERE name = $1}"
-        );
-        self.one("read a note", sql, args![name], |row| row.get("note"))
+        self.one("read a note", NOTE, args![name], |row| row.get("note"))
             .await
     }
 
     /// Writes a note, or deletes it with `None`.
     pub async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
         let operation = "store a note of a task";
-        let Some(text) = text else {
-            let sql = sql!(
-                "DELETE FROM {settings WHERE name = concat('note:', $1)|notes WHERE name = $1}"
-            );
-            self.run(operation, sql, args![name]).await?;
-            return Ok(());
+        match text {
+            None => self.run(operation, DELETE_NOTE, args![name]).await?,
+            Some(text) => self.run(operation, WRITE_NOTE, args![name, text]).await?,
         };
-        let sql = sql!(
-            "INSERT INTO {settings (name, value) VALUES (concat('note:', $1), CAST($2 AS BLOB)) \
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value|\
-             notes (name, note) VALUES ($1, $2) \
-             ON CONFLICT (name) DO UPDATE SET note = excluded.note}"
-        );
-        self.run(operation, sql, args![name, text]).await?;
         Ok(())
     }
 
@@ -72,13 +59,30 @@ impl Store {
         if self.run("claim a task", sql, values).await? == 1 {
             return Ok(Claim::Ours);
         }
+        Ok(Claim::Others(self.claimed(task).await?))
+    }
+
+    /// Returns the stamp of the claim of a task.
+    pub async fn claimed(&self, task: &str) -> Result<Option<i64>, StoreError> {
         let sql = sql!(
             "SELECT {CAST(CAST(value AS TEXT) AS INTEGER) AS stamp \
              FROM settings WHERE name = concat('claim:', $1)|until AS stamp FROM claims WHERE task = $1}"
         );
         let read = |row: &Row| row.get("stamp");
-        let stamp = self.one("read a claim", sql, args![task], read).await?;
-        Ok(Claim::Others(stamp))
+        self.one("read a claim", sql, args![task], read).await
+    }
+
+    /// Returns the rest of the name and the stamp of each claim whose task has a name that begins so.
+    pub async fn claims_of(&self, prefix: &str) -> Result<Vec<(String, i64)>, StoreError> {
+        let sql = sql!(
+            "SELECT {substr(name, length('claim:') + length($1) + 1) AS rest, \
+             CAST(CAST(value AS TEXT) AS INTEGER) AS stamp FROM settings \
+             WHERE substr(name, 1, length('claim:') + length($1)) = concat('claim:', $1)|\
+             substr(task, length($1) + 1) AS rest, until AS stamp FROM claims \
+             WHERE starts_with(task, $1)}"
+        );
+        let read = |row: &Row| Ok((row.get("rest")?, row.get("stamp")?));
+        self.all("read claims", sql, args![prefix], read).await
     }
 
     /// Ends a claim before its time, if it is still the holder's.
@@ -91,6 +95,50 @@ impl Store {
         self.run("end a claim", sql, args![task, holder]).await?;
         Ok(())
     }
+}
+
+const NOTE: Sql = sql!(
+    "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
+     note FROM notes WHERE name = $1}"
+);
+
+const DELETE_NOTE: Sql =
+    sql!("DELETE FROM {settings WHERE name = concat('note:', $1)|notes WHERE name = $1}");
+
+const WRITE_NOTE: Sql = sql!(
+    "INSERT INTO {settings (name, value) VALUES (concat('note:', $1), CAST($2 AS BLOB)) \
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value|\
+     notes (name, note) VALUES ($1, $2) \
+     ON CONFLICT (name) DO UPDATE SET note = excluded.note}"
+);
+
+/// Reads a note and locks it until the end of the transaction.
+pub(super) async fn note_of(db: &mut Db<'_>, name: &str) -> Result<Option<String>, sqlx::Error> {
+    let sql = sql!(
+        "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
+         note FROM notes WHERE name = $1}",
+        FOR_UPDATE
+    );
+    db.one(sql, args![name], |row| row.get("note")).await
+}
+
+/// Writes a note that is missing.
+pub(super) async fn begin_note(db: &mut Db<'_>, name: &str, text: &str) -> Result<(), sqlx::Error> {
+    let sql = sql!(
+        "INSERT INTO {settings (name, value) VALUES (concat('note:', $1), CAST($2 AS BLOB))|\
+         notes (name, note) VALUES ($1, $2)} ON CONFLICT (name) DO NOTHING"
+    );
+    db.run(sql, args![name, text]).await.map(|_rows| ())
+}
+
+/// Writes a note.
+pub(super) async fn write_note(db: &mut Db<'_>, name: &str, text: &str) -> Result<(), sqlx::Error> {
+    db.run(WRITE_NOTE, args![name, text]).await.map(|_rows| ())
+}
+
+/// Deletes a note.
+pub(super) async fn delete_note(db: &mut Db<'_>, name: &str) -> Result<(), sqlx::Error> {
+    db.run(DELETE_NOTE, args![name]).await.map(|_rows| ())
 }
 
 /// The holder of a claim in SQLite.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use shortlink_core::ports::StoreError;
+use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use vocabulary::Code;
 
 use crate::db::Db;
@@ -38,6 +38,12 @@ pub(super) const LOCK: Sql = sql!(
     FOR_UPDATE
 );
 
+/// The next deleted links, in the order of their deletion.
+pub(super) const REMOVED: Sql = sql!(
+    "SELECT id, code, removed_at FROM removed_links WHERE removed_at BETWEEN $3 AND $1 \
+     AND (removed_at, id) > ($3, $4) ORDER BY removed_at, id LIMIT $2"
+);
+
 impl Store {
     /// Deletes links that still have the given revision, with all that belongs to them, and removes
     /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
@@ -53,20 +59,27 @@ impl Store {
         .await
     }
 
-    /// Codes of links that were deleted before a moment and are still taken, with the revision
-    /// that each had; at most `limit`.
+    /// Codes of the links of a lane among the first ones behind `after` that were deleted before a moment and are still
+    /// taken, and the place of the last of all of them. About `limit` codes belong to the lane.
     pub async fn deleted_links(
         &self,
         before: Timestamp,
+        after: EndPlace,
         limit: u32,
-    ) -> Result<Vec<(Code, u64)>, StoreError> {
-        let sql = sql!(
-            "SELECT code, revision FROM removed_links WHERE removed_at <= $1 \
-             {|ORDER BY removed_at }LIMIT $2"
-        );
-        let read = |row: &Row| Ok((row.get("code")?, row.get("revision")?));
-        self.all("read deleted links", sql, args![before, limit], read)
-            .await
+        slice: Slice,
+    ) -> Result<(Vec<Code>, Option<EndPlace>), StoreError> {
+        let read = |row: &Row| {
+            let (at, place) = (row.get("removed_at")?, Place(row.get("id")?));
+            Ok((row.get::<Code>("code")?, EndPlace { at, place }))
+        };
+        let of_all = limit.saturating_mul(slice.of);
+        let values = args![before, of_all, after.at, after.place.0];
+        let found: Vec<_> = self
+            .all("read deleted links", REMOVED, values, read)
+            .await?;
+        let next = found.last().map(|(_, place)| *place);
+        let own = found.into_iter().filter(|(_, at)| slice.has(at.place.0));
+        Ok((own.map(|(code, _)| code).collect(), next))
     }
 
     /// Frees the codes of deleted links.

@@ -40,6 +40,7 @@ mod upkeep;
 mod uploads;
 mod value;
 mod visits;
+mod walks;
 mod writable;
 
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ pub use schema::SchemaError;
 pub use shared::errors;
 pub use targets::TargetSearch;
 pub use visits::AgentsPass;
+pub use walks::{Found, Part, Pass, Share, Walk};
 
 /// Address and time limits of a store.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use shortlink_core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError};
+use shortlink_core::ports::{End, EndPlace, EndedPage, Kept, Page, Place, Slice, StoreError};
 use shortlink_core::records::Records;
 use vocabulary::Code;
 
@@ -22,14 +22,19 @@ const WALK: Sql = sql!(
     "SELECT count(*) AS links, max(id) AS last, \
      {group_concat(line, char(10))|string_agg(line, chr(10))} AS lines FROM (SELECT id, ",
     line!(),
-    " AS line FROM links WHERE id > $1 ORDER BY id LIMIT $2) AS page"
+    " AS line FROM links WHERE id > $1 AND id <= $3 ORDER BY id LIMIT $2) AS page"
 );
 
+/// Reads only the index.
 const WALK_BY_EXPIRY: Sql = sql!(
-    "SELECT ",
-    columns!(),
-    ", id FROM links {INDEXED BY links_by_end }\
+    "SELECT valid_until AS at, id FROM links {INDEXED BY links_by_end }\
      WHERE (valid_until, id) > ($1, $2) AND valid_until <= $3 ORDER BY valid_until, id LIMIT $4"
+);
+
+const WALK_BY_REVOCATION: Sql = sql!(
+    "SELECT revoked_at AS at, id FROM links {INDEXED BY links_by_revocation }\
+     WHERE {revoked_at IS NOT NULL AND }revoked_at >= $1 AND (revoked_at, id) > ($1, $2) \
+     AND revoked_at <= $3 ORDER BY revoked_at, id LIMIT $4"
 );
 
 /// A condition on links that do not wait for Redis.
@@ -37,22 +42,13 @@ const NOT_WAITING: &str = " AND NOT EXISTS \
      (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id) AND NOT EXISTS \
      (SELECT 1 FROM changes WHERE link_id = links.id AND applied_at IS NULL)";
 
-/// In the order of the index, so that nothing else is read.
-const REVOKED_SINCE: Sql = sql!(
+const FIND_DEAD: Sql = sql!(
     "SELECT ",
     columns!(),
-    " FROM links {INDEXED BY links_by_revocation }WHERE \
-     {revoked_at IS NOT NULL AND }revoked_at <= $1 AND updated_at <= $1",
-    NOT_WAITING,
-    " ORDER BY revoked_at LIMIT $2"
-);
-
-const EXPIRED_SINCE: Sql = sql!(
-    "SELECT ",
-    columns!(),
-    " FROM links {INDEXED BY links_by_end }WHERE valid_until <= $3 AND updated_at <= $1",
-    NOT_WAITING,
-    " ORDER BY valid_until, id LIMIT $2"
+    " FROM links WHERE id",
+    IN_NUMBERS,
+    " AND (revoked_at <= $2 OR valid_until <= $3) AND updated_at <= $2",
+    NOT_WAITING
 );
 
 const FIND_RECORDS: Sql = sql!(
@@ -84,10 +80,22 @@ impl Store {
         limit: u32,
         now: Timestamp,
     ) -> Result<Page, StoreError> {
-        let args = (after, limit, now);
+        self.records_between(after, Place(i64::MAX), limit, now)
+            .await
+    }
+
+    /// The same, up to the place `until`.
+    pub async fn records_between(
+        &self,
+        after: Place,
+        until: Place,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Page, StoreError> {
+        let args = (after, until, limit, now);
         self.read("read the records of links", args, |db, args| {
-            let (after, limit, now) = *args;
-            Box::pin(walk(db, after, limit, now))
+            let (after, until, limit, now) = *args;
+            Box::pin(walk(db, (after, until), limit, now))
         })
         .await
     }
@@ -139,63 +147,89 @@ impl Store {
         .await
     }
 
-    /// Reads the records of the first `limit` links whose expiry lies behind `after` and not
-    /// behind `now`, in the order of their expiries.
+    /// Reads the records of the links of a lane among the first ones whose expiry lies behind `after` and not behind
+    /// `now`, in the order of their expiries. About `limit` of them belong to the lane.
     pub async fn records_expired(
         &self,
-        after: ExpiryPlace,
+        after: EndPlace,
         now: Timestamp,
         limit: u32,
-    ) -> Result<ExpiredPage, StoreError> {
-        let values = args![after.second, after.place.0, now.as_second(), limit];
-        let read = |row: &Row| {
-            let (second, place) = (row.get("valid_until")?, Place(row.get("id")?));
-            Ok((read(row)?, ExpiryPlace { second, place }))
-        };
-        let operation = "read expired links";
-        let links: Vec<_> = self.all(operation, WALK_BY_EXPIRY, values, read).await?;
-        let mut page = ExpiredPage {
-            records: Records::at(now),
-            next: None,
-        };
-        for (link, place) in links {
-            page.records.push(&link);
-            page.next = Some(place);
-        }
-        Ok(page)
+        slice: Slice,
+    ) -> Result<EndedPage, StoreError> {
+        let args = (after, now, limit, slice);
+        self.read("read expired links", args, |db, args| {
+            Box::pin(async move {
+                let (after, now, limit, slice) = *args;
+                let until = now.as_second();
+                let (ids, next) = ended(db, WALK_BY_EXPIRY, after, until, limit, slice).await?;
+                let mut records = Records::at(now);
+                for (_, link) in find_by_id::<Vec<_>>(db, ids).await? {
+                    records.push(&link);
+                }
+                Ok(EndedPage { records, next })
+            })
+        })
+        .await
     }
 
-    /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
-    /// before a moment, were not changed since, and do not wait for Redis.
+    /// Reads the records of the links of a lane among the first ones behind `after` that were revoked before a moment, or
+    /// have expired, in the order of their revocations or expiries. Leaves out those that were changed since, or wait for
+    /// Redis. About `limit` of them belong to the lane.
     pub async fn records_dead_since(
         &self,
         before: Timestamp,
+        (end, after): (End, EndPlace),
         limit: u32,
+        slice: Slice,
         now: Timestamp,
-    ) -> Result<Records, StoreError> {
-        let args = (before, limit);
-        let links = self.read("find dead links", args, |db, (before, limit)| {
+    ) -> Result<EndedPage, StoreError> {
+        let args = (before, end, after, limit, slice, now);
+        self.read("find dead links", args, |db, args| {
             Box::pin(async move {
-                let mut links: Vec<_> = db.all(REVOKED_SINCE, args![*before, *limit], read).await?;
-                let left = limit.saturating_sub(links.len() as u32);
-                if left > 0 {
-                    let values = args![*before, left, before.as_second()];
-                    links.extend(db.all::<_, Vec<_>>(EXPIRED_SINCE, values, read).await?);
+                let (before, end, after, limit, slice, now) = *args;
+                let (walk, until) = match end {
+                    End::Revocation => (WALK_BY_REVOCATION, before.as_millisecond()),
+                    End::Expiry => (WALK_BY_EXPIRY, before.as_second()),
+                };
+                let (ids, next) = ended(db, walk, after, until, limit, slice).await?;
+                let mut records = Records::at(now);
+                if !ids.is_empty() {
+                    let values = args![ids, before, before.as_second()];
+                    for link in db.all::<_, Vec<_>>(FIND_DEAD, values, read).await? {
+                        records.push(&link);
+                    }
                 }
-                Ok(links)
+                Ok(EndedPage { records, next })
             })
-        });
-        let mut records = Records::at(now);
-        for link in links.await? {
-            records.push(&link);
-        }
-        Ok(records)
+        })
+        .await
     }
+}
+
+/// The ids of a lane's links among the next ones of an index, and the place of the last of all of them.
+async fn ended(
+    db: &mut Db<'_>,
+    walk: Sql,
+    after: EndPlace,
+    until: i64,
+    limit: u32,
+    slice: Slice,
+) -> Result<(Vec<i64>, Option<EndPlace>), sqlx::Error> {
+    let of_all = limit.saturating_mul(slice.of);
+    let values = args![after.at, after.place.0, until, of_all];
+    let read = |row: &Row| Ok((row.get("at")?, row.get::<i64>("id")?));
+    let found: Vec<(i64, i64)> = db.all(walk, values, read).await?;
+    let next = found.last().map(|(at, id)| EndPlace {
+        at: *at,
+        place: Place(*id),
+    });
+    let ids = found.into_iter().map(|(_, id)| id);
+    Ok((ids.filter(|id| slice.has(*id)).collect(), next))
 }
 
 async fn walk(
     db: &mut Db<'_>,
-    after: Place,
+    (after, until): (Place, Place),
     limit: u32,
     now: Timestamp,
 ) -> Result<Page, sqlx::Error> {
@@ -204,7 +238,9 @@ async fn walk(
         let (count, last) = (row.get::<i64>("links")?, row.find::<i64>("last")?);
         Ok((count, last, row.find::<String>("lines")?))
     };
-    let (count, last, lines) = db.get(WALK, args![after.0, limit], read_lines).await?;
+    let (count, last, lines) = db
+        .get(WALK, args![after.0, limit, until.0], read_lines)
+        .await?;
     if let Some(lines) = lines {
         records.reserve(count as usize, lines.len());
         let others = push_lines(&mut records, &lines, count)?;

@@ -41,6 +41,7 @@ mod jobs;
 mod keys;
 mod kills;
 mod kubernetes;
+mod lanes;
 mod links;
 mod logs;
 mod lua;

@@ -18,6 +18,28 @@ impl Place {
     pub const START: Self = Self(i64::MIN);
 }
 
+/// The links of one of several lanes, by their numbers; by default all links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The number of the lane, from 0 on.
+    pub number: u32,
+    /// The number of lanes.
+    pub of: u32,
+}
+
+impl Default for Slice {
+    fn default() -> Self {
+        Self { number: 0, of: 1 }
+    }
+}
+
+impl Slice {
+    /// Returns whether the link of a number belongs to the lane.
+    pub fn has(self, number: i64) -> bool {
+        number.rem_euclid(i64::from(self.of)) == i64::from(self.number)
+    }
+}
+
 /// Links that follow each other.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -27,22 +49,39 @@ pub struct Page {
     pub next: Option<Place>,
 }
 
-/// A place among links with an expiry: behind the link of this expiry and number.
+/// The two ways in which links end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpiryPlace {
-    /// The expiry, in seconds since 1970.
-    pub second: i64,
+pub enum End {
+    /// They were revoked.
+    Revocation,
+    /// They have expired.
+    Expiry,
+}
+
+/// A place among links in the order in which they ended: behind the link of this time and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndPlace {
+    /// The time: of an expiry in seconds since 1970, of a revocation in milliseconds.
+    pub at: i64,
     /// The number.
     pub place: Place,
 }
 
-/// Links that have expired one after the other.
+impl EndPlace {
+    /// Before all links.
+    pub const START: Self = Self {
+        at: 0,
+        place: Place::START,
+    };
+}
+
+/// Links that have ended one after the other.
 #[derive(Clone, Debug)]
-pub struct ExpiredPage {
+pub struct EndedPage {
     /// Their records.
     pub records: Records,
     /// The start of the next page; `None` when there were no links.
-    pub next: Option<ExpiryPlace>,
+    pub next: Option<EndPlace>,
 }
 
 /// Links that were looked up.

@@ -24,7 +24,7 @@ pub struct Claims {
 /// The claim of one job, which expires unless it is renewed.
 pub(super) struct Lease {
     claims: Claims,
-    job: &'static str,
+    task: String,
     length: Duration,
     /// The time of the last claim; `None` while another process may hold the job.
     claimed_at: Option<(Instant, Timestamp)>,
@@ -45,10 +45,10 @@ pub(super) enum Hold {
 }
 
 impl Lease {
-    pub(super) fn new(claims: Claims, job: &'static str, length: Duration) -> Self {
+    pub(super) fn new(claims: Claims, task: String, length: Duration) -> Self {
         Self {
             claims,
-            job,
+            task,
             length,
             claimed_at: None,
             seen: None,
@@ -73,14 +73,13 @@ impl Lease {
         let expired = expired.map(|(stamp, _)| stamp);
         // Milliseconds: each renewal has another stamp.
         let stamp = (now + self.length).as_millisecond();
-        let is_ours = match store.claim(self.job, holder, stamp, expired).await? {
+        let is_ours = match store.claim(&self.task, holder, stamp, expired).await? {
             Claim::Ours => {
                 self.seen = None;
                 true
             }
             Claim::Others(stamp) => {
-                let known = self.seen.filter(|(known, _)| Some(*known) == stamp);
-                self.seen = known.or(stamp.map(|stamp| (stamp, begun)));
+                self.see(stamp, begun);
                 false
             }
         };
@@ -94,6 +93,24 @@ impl Lease {
         })
     }
 
+    /// Looks at the claim of another process, so that it is known when it expires.
+    pub(super) async fn watch(&mut self) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let stamp = self.claims.store.claimed(&self.task).await?;
+        self.see(stamp, begun);
+        Ok(())
+    }
+
+    fn see(&mut self, stamp: Option<i64>, at: Instant) {
+        let known = self.seen.filter(|(known, _)| Some(*known) == stamp);
+        self.seen = known.or(stamp.map(|stamp| (stamp, at)));
+    }
+
+    /// Reports whether this process may hold the claim.
+    pub(super) fn is_held(&self) -> bool {
+        self.claimed_at.is_some()
+    }
+
     /// Renews the claim until it is lost or has expired. A renewal that fails is tried again.
     pub(super) async fn keep(&mut self) {
         while let Some((at, _)) = self.claimed_at.filter(|_| self.is_valid()) {
@@ -105,7 +122,7 @@ impl Lease {
                 Ok(Ok(Hold::Kept)) => {}
                 Ok(Ok(Hold::New | Hold::Others)) | Err(_) => return,
                 Ok(Err(error)) => {
-                    log_failed_renewal(self.job, &error);
+                    log_failed_renewal(&self.task, &error);
                     let next = Instant::now() + self.length / 10;
                     tokio::time::sleep_until(next.min(at + self.length)).await;
                 }
@@ -123,12 +140,12 @@ impl Lease {
     pub(super) async fn release(&mut self) {
         let Claims { store, holder, .. } = &self.claims;
         if self.claimed_at.take().is_some()
-            && let Err(error) = store.release(self.job, holder).await
+            && let Err(error) = store.release(&self.task, holder).await
         {
             let error = &error as &dyn Error;
             tracing::debug!(
                 error,
-                job = self.job,
+                job = self.task,
                 "the claim was not released; it expires"
             );
         }

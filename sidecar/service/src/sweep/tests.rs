@@ -1,6 +1,7 @@
 use shortlink_core::link::{Link, Second};
-use shortlink_core::ports::Publisher;
-use shortlink_core::testing::{ManualClock, MemoryPublisher, link, moment};
+use shortlink_core::ports::{Publisher, Slice};
+use shortlink_core::revised::Revised;
+use shortlink_core::testing::{ManualClock, MemoryPublisher, changed_by, link, moment};
 use shortlink_store::testing::{TemporaryStore, settle};
 use tokio_util::sync::CancellationToken;
 
@@ -34,12 +35,17 @@ impl Scene {
     }
 
     async fn sweep(&self) -> Swept {
+        self.sweep_in(Lane::default()).await
+    }
+
+    async fn sweep_in(&self, lane: Lane) -> Swept {
         let sweep = Sweep {
             store: Arc::clone(&self.kept.store),
             index: Arc::clone(&self.redis) as _,
             clock: Arc::clone(&self.clock) as _,
             quarantine: Some(SignedDuration::from_hours(24 * 30)),
             straggle: SignedDuration::from_secs(10),
+            lane,
             stage: Stage::default(),
             swept: Swept::default(),
         };
@@ -155,6 +161,7 @@ async fn nothing_is_deleted_that_redis_can_not_be_told_of() {
         clock: Arc::clone(&scene.clock) as _,
         quarantine: Some(SignedDuration::from_hours(24)),
         straggle: SignedDuration::ZERO,
+        lane: Lane::default(),
         stage: Stage::default(),
         swept: Swept::default(),
     };
@@ -162,4 +169,60 @@ async fn nothing_is_deleted_that_redis_can_not_be_told_of() {
     swept.expect_err("a Redis that is away");
     let found = scene.kept.store.find_link(&link("abc").code).await;
     assert!(found.expect("a working store").is_some());
+}
+
+#[tokio::test]
+async fn lanes_sweep_different_links_and_together_all() {
+    let scene = Scene::new().await;
+    let all: Vec<String> = (0..20).map(|n| format!("abc{n}")).collect();
+    for (place, code) in all.iter().enumerate() {
+        let mortal = Link {
+            valid_until: Second::at(moment("2026-01-02T00:00:00Z")),
+            ..link(code)
+        };
+        scene.keep(&mortal).await;
+        if place % 2 == 0 {
+            let code: Code = code.parse().expect("a code");
+            let revoke = Box::new(|link: Link| link.revoke(moment("2026-01-01T12:00:00Z")));
+            let edited = scene
+                .kept
+                .store
+                .edit_link(&code, &changed_by("key"), revoke)
+                .await;
+            let receipt = edited.expect("a working store").expect("a link").receipt;
+            settle(
+                &scene.kept.store,
+                vec![receipt],
+                moment("2026-01-01T12:00:00Z"),
+            )
+            .await;
+        }
+    }
+    let sweep = async |number| {
+        let lane = Lane::new(Slice { number, of: 3 });
+        scene.sweep_in(lane).await
+    };
+    scene.clock.advance(SignedDuration::from_hours(25));
+    let mut expired = 0;
+    for number in 0..3 {
+        expired += sweep(number).await.expired;
+    }
+    assert_eq!(expired, 20);
+    // Each lane knows where it was.
+    assert_eq!(sweep(1).await, Swept::default());
+    scene.clock.advance(SignedDuration::from_hours(24 * 31));
+    let mut deleted = Vec::new();
+    for number in 0..3 {
+        deleted.push(sweep(number).await.deleted);
+    }
+    assert!(deleted.iter().all(|&it| it > 0), "{deleted:?}");
+    assert_eq!(deleted.iter().sum::<u64>(), 20);
+    scene.clock.advance(SignedDuration::from_secs(11));
+    let mut freed = 0;
+    for number in 0..3 {
+        freed += sweep(number).await.freed;
+    }
+    assert_eq!(freed, 20);
+    // One lane continues where all were, and finds nothing.
+    assert_eq!(scene.sweep().await.deleted, 0);
 }

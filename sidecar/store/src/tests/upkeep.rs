@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use shortlink_core::link::{Change, Link, Second};
-use shortlink_core::ports::{ExpiryPlace, Place};
+use shortlink_core::ports::{End, EndPlace, Place, Slice};
 use shortlink_core::records::Records;
 use shortlink_core::revised::Revised;
 use shortlink_core::target::Target;
@@ -61,9 +61,24 @@ impl Fixture {
     async fn dead(&self) -> Vec<String> {
         let now = moment(NOW);
         let before = now - SignedDuration::from_hours(24 * 30);
-        let dead = self.store.records_dead_since(before, 10, now).await;
-        let dead = texts(&dead.expect("a working store"));
-        let mut codes: Vec<String> = dead.into_iter().map(|(code, _)| code).collect();
+        let mut codes: Vec<String> = Vec::new();
+        // One at a time, in three lanes.
+        for end in [End::Revocation, End::Expiry] {
+            for number in 0..3 {
+                let (slice, mut after) = (Slice { number, of: 3 }, EndPlace::START);
+                loop {
+                    let dead = self
+                        .store
+                        .records_dead_since(before, (end, after), 1, slice, now);
+                    let dead = dead.await.expect("a working store");
+                    codes.extend(texts(&dead.records).into_iter().map(|(code, _)| code));
+                    match dead.next {
+                        Some(next) => after = next,
+                        None => break,
+                    }
+                }
+            }
+        }
         codes.sort_unstable();
         codes
     }
@@ -256,13 +271,14 @@ async fn what_has_expired_is_walked_past_in_that_order(fixture: Fixture) {
     ] {
         fixture.keep(&kept).await;
     }
-    let mut after = ExpiryPlace {
-        second: 0,
-        place: Place::START,
-    };
+    let mut after = EndPlace::START;
     let mut seen = Vec::new();
     loop {
-        let page = fixture.store.records_expired(after, moment(NOW), 1).await;
+        let now = moment(NOW);
+        let page = fixture
+            .store
+            .records_expired(after, now, 1, Slice::default())
+            .await;
         let page = page.expect("a working store");
         seen.extend(texts(&page.records));
         match page.next {
@@ -349,10 +365,24 @@ async fn a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_u
     assert_eq!(usage.iter().map(|it| it.links).sum::<u64>(), 3);
     let known = store.codes_without_link(&[dead.code]).await;
     assert_eq!(known.expect("a working store"), Vec::<usize>::new());
-    let early = store.deleted_links(before, 10).await;
-    assert_eq!(early.expect("a working store"), []);
-    let gone = store.deleted_links(now, 10).await;
-    assert_eq!(gone.expect("a working store"), [(dead.code, 2)]);
+    let deleted = async |before| {
+        let mut codes = Vec::new();
+        for number in 0..2 {
+            let slice = Slice { number, of: 2 };
+            let found = store
+                .deleted_links(before, EndPlace::START, 10, slice)
+                .await;
+            let (own, next) = found.expect("a working store");
+            codes.extend(own);
+            if let Some(next) = next {
+                let rest = store.deleted_links(before, next, 10, slice).await;
+                assert_eq!(rest.expect("a working store"), (vec![], None));
+            }
+        }
+        codes
+    };
+    assert_eq!(deleted(before).await, []);
+    assert_eq!(deleted(now).await, [dead.code]);
     store.free_codes(vec![dead.code]).await.expect("a store");
     fixture.keep(&dead).await;
 }
