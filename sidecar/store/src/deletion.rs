@@ -38,10 +38,10 @@ pub(super) const LOCK: Sql = sql!(
     FOR_UPDATE
 );
 
-/// The next deleted links, in the order of their deletion.
+/// The next deleted links, in the order of their deletion; without an upper bound, as those that find ended links.
 pub(super) const REMOVED: Sql = sql!(
-    "SELECT id, code, removed_at FROM removed_links WHERE removed_at BETWEEN $3 AND $1 \
-     AND (removed_at, id) > ($3, $4) ORDER BY removed_at, id LIMIT $2"
+    "SELECT id, code, removed_at FROM removed_links WHERE removed_at >= $1 AND (removed_at, id) > ($1, $2) \
+     ORDER BY removed_at, id LIMIT $3"
 );
 
 impl Store {
@@ -73,10 +73,11 @@ impl Store {
             Ok((row.get::<Code>("code")?, EndPlace { at, place }))
         };
         let of_all = limit.saturating_mul(slice.of);
-        let values = args![before, of_all, after.at, after.place.0];
-        let found: Vec<_> = self
+        let values = args![after.at, after.place.0, of_all];
+        let mut found: Vec<(Code, EndPlace)> = self
             .all("read deleted links", REMOVED, values, read)
             .await?;
+        found.retain(|(_, place)| place.at <= before.as_millisecond());
         let next = found.last().map(|(_, place)| *place);
         let own = found.into_iter().filter(|(_, at)| slice.has(at.place.0));
         Ok((own.map(|(code, _)| code).collect(), next))

@@ -37,20 +37,20 @@ async fn statements_of_postgres_read_no_more_than_they_need() {
             (WALK, "bigint, bigint, bigint", "5, 100, 900", "_pkey"),
             (
                 WALK_BY_EXPIRY,
-                "bigint, bigint, bigint, bigint",
-                "5, 5, 500, 100",
+                "bigint, bigint, bigint",
+                "5, 5, 100",
                 "_valid_until_id_idx",
             ),
             (
                 WALK_BY_REVOCATION,
-                "bigint, bigint, bigint, bigint",
-                "5, 5, 500, 100",
+                "bigint, bigint, bigint",
+                "5, 5, 100",
                 "_revoked_at_idx",
             ),
             (
                 REMOVED,
-                "bigint, bigint, bigint, bigint",
-                "500, 100, 5, 5",
+                "bigint, bigint, bigint",
+                "5, 5, 100",
                 "removed_links_by_age",
             ),
             (
