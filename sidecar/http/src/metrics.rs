@@ -109,6 +109,9 @@ fn requests(app: &App, text: &mut Text) {
     }
 }
 
+/// The jobs whose links or rows are counted.
+const COUNTED: [&str; 3] = ["reconcile", "retention", "sweep"];
+
 /// Adds the steps of background jobs.
 fn jobs(text: &mut Text) {
     let results = JOBS.results();
@@ -129,7 +132,7 @@ fn jobs(text: &mut Text) {
         counter "shortlink_job_items_total",
             "Links or rows that this process has compared (reconcile), shortened, deleted or freed (sweep) or deleted (retention).",
             |samples| {
-                for (job, of) in results.iter().filter(|(_, of)| of.items > 0) {
+                for (job, of) in results.iter().filter(|(job, _)| COUNTED.contains(job)) {
                     samples.add(&[("job", job)], of.items);
                 }
             };
