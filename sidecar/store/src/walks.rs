@@ -65,7 +65,7 @@ pub struct Walk {
     pub generation: Option<u64>,
 }
 
-/// The place of the last part.
+/// The place that no further part begins behind.
 const END: Place = Place(i64::MAX);
 
 /// The state of a walk.
@@ -236,11 +236,12 @@ async fn take(db: &mut Db<'_>, walk: &Walk, lane: u32) -> Result<Share, sqlx::Er
     }
     if state.next != END {
         let from = state.next;
-        state.next = end_of_part(db, walk, from).await?;
+        let (to, next) = end_of_part(db, walk, from).await?;
+        state.next = next;
         let part = Part {
             pass: state.pass,
             from,
-            to: state.next,
+            to,
             found: Found::default(),
         };
         write_note(db, &of_lane(name, lane), &part.text()).await?;
@@ -276,15 +277,25 @@ async fn parts(db: &mut Db<'_>, name: &str) -> Result<Vec<(u32, Part)>, sqlx::Er
     Ok(parts.collect())
 }
 
-/// The last place of a part that begins behind a place. One lane needs no parts.
-async fn end_of_part(db: &mut Db<'_>, walk: &Walk, from: Place) -> Result<Place, sqlx::Error> {
-    if walk.lanes == 1 {
-        return Ok(END);
+/// The last place of a part that begins behind a place, and the place that the next part begins behind. The last part ends
+/// at the last link that there is now: links that are created meanwhile must not prolong the pass. One lane needs no
+/// parts.
+async fn end_of_part(
+    db: &mut Db<'_>,
+    walk: &Walk,
+    from: Place,
+) -> Result<(Place, Place), sqlx::Error> {
+    let id = |row: &Row| row.get::<i64>("id").map(Place);
+    if walk.lanes > 1 {
+        let sql = sql!("SELECT id FROM links WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2");
+        let values = args![from.0, walk.links.saturating_sub(1)];
+        if let Some(last) = db.one(sql, values, id).await? {
+            return Ok((last, last));
+        }
     }
-    let sql = sql!("SELECT id FROM links WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2");
-    let values = args![from.0, walk.links.saturating_sub(1)];
-    let last: Option<i64> = db.one(sql, values, |row| row.get("id")).await?;
-    Ok(last.map_or(END, Place))
+    let sql = sql!("SELECT id FROM links WHERE id > $1 ORDER BY id DESC LIMIT 1");
+    let last = db.one(sql, args![from.0], id).await?;
+    Ok((last.unwrap_or(from), END))
 }
 
 #[cfg(test)]
