@@ -19,8 +19,10 @@ pub enum Claim {
 impl Store {
     /// Reads a note.
     pub async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
-        self.one("read a note", NOTE, args![name], |row| row.get("note"))
-            .await
+        self.one("read a note", sql!(NOTE), args![name], |row| {
+            row.get("note")
+        })
+        .await
     }
 
     /// Writes a note, or deletes it with `None`.
@@ -97,10 +99,8 @@ impl Store {
     }
 }
 
-const NOTE: Sql = sql!(
-    "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
-     note FROM notes WHERE name = $1}"
-);
+const NOTE: &str = "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
+                    note FROM notes WHERE name = $1}";
 
 const DELETE_NOTE: Sql =
     sql!("DELETE FROM {settings WHERE name = concat('note:', $1)|notes WHERE name = $1}");
@@ -114,12 +114,8 @@ const WRITE_NOTE: Sql = sql!(
 
 /// Reads a note and locks it until the end of the transaction.
 pub(super) async fn note_of(db: &mut Db<'_>, name: &str) -> Result<Option<String>, sqlx::Error> {
-    let sql = sql!(
-        "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
-         note FROM notes WHERE name = $1}",
-        FOR_UPDATE
-    );
-    db.one(sql, args![name], |row| row.get("note")).await
+    db.one(sql!(NOTE, FOR_UPDATE), args![name], |row| row.get("note"))
+        .await
 }
 
 /// Writes a note that is missing.
