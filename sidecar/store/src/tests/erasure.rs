@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use secrecy::ExposeSecret;
-use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
+use shortlink_core::bulk::{BulkAction, Erased, NewBulkJob, Selection};
 use shortlink_core::link::{Change, Destination, Link, ParameterValues};
 use shortlink_core::ports::{Counted, TimeSpan};
 use shortlink_core::testing::{eventually, link, moment};
@@ -11,7 +11,9 @@ use shortlink_core::visit::class::Class;
 use vocabulary::CampaignId;
 
 use super::visits::query;
+use crate::sql::sql;
 use crate::testing::*;
+use crate::visits::erasure::erase_of_links;
 use crate::{BulkCreated, Scheme, Store, in_every_store};
 
 in_every_store! {
@@ -263,6 +265,36 @@ async fn an_erasure_goes_on_when_others_delete_the_same_visits() {
     let (erased, ()) = tokio::join!(erasing, commit);
     assert_eq!(erased, 4_999);
     assert_eq!(fixture.count("visits").await, 0);
+}
+
+#[tokio::test]
+async fn an_erasure_on_postgres_reads_no_visits_of_others() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let store = &*fixture.store;
+    // As after a hundred days: with parts for all of them, PostgreSQL expects to look for each visit in every part.
+    let parts = "DO $$ DECLARE first BIGINT; BEGIN FOR day IN 20000..20099 LOOP first := day * 86400000::bigint; \
+         EXECUTE format('CREATE TABLE visits_2%s PARTITION OF visits FOR VALUES FROM (%s) TO (%s)', \
+         day, first, first + 86400000); END LOOP; END $$";
+    fixture.execute(parts).await;
+    let visits = "INSERT INTO visits (at, code, host, agent_id, method, status, class, reason, ruleset) \
+         SELECT (20000 + n % 100) * 86400000::bigint + n, CASE WHEN n < 100 THEN 'a' ELSE 'other' || n END, \
+         'a.example', 1, 'GET', 302, 'human', 'browser', 1 FROM generate_series(0, 29999) AS n; ANALYZE visits";
+    fixture.execute(visits).await;
+    let read = store.run_tx("erase", [code("a")], |db, codes| {
+        Box::pin(async move {
+            let mut erased = Erased::default();
+            let until = moment(NOW);
+            let is_whole = erase_of_links(db, codes, until, until, &mut erased).await?;
+            assert!(is_whole && erased.visits == 100);
+            let read = sql!(
+                "SELECT CAST(sum(idx_tup_fetch + seq_tup_read) AS bigint) AS visits \
+                 FROM pg_stat_xact_user_tables WHERE relname LIKE 'visits_2%'"
+            );
+            db.get(read, &[], |row| row.get::<i64>("visits")).await
+        })
+    });
+    // Each visit is found, and then deleted.
+    assert_eq!(read.await.expect("a store"), 200);
 }
 
 #[tokio::test]

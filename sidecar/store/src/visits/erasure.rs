@@ -3,7 +3,7 @@
 //! A tombstone is stored before the first visit is deleted. It names a link or a campaign and a time: ingestion drops
 //! events of visits up to then, however late they arrive, until it is forgotten ([`Store::forget_erasures`]).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use shortlink_core::bulk::Erased;
@@ -16,21 +16,26 @@ use super::counts::LINK;
 use super::{EARLIER, LinkKey, OF_LINKS};
 use crate::db::Db;
 use crate::shared::DAY_MS;
-use crate::sql::{Sql, sql};
+use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Scheme, Store};
 
 /// The most visits that a step deletes or examines.
 const VISITS_PER_STEP: u32 = 5_000;
 
-/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times, and returns a row
-/// for each visit that it has found, without an agent if another transaction has deleted it meanwhile.
+/// Finds visits of some links. PostgreSQL looks only into the parts of the days between two times.
 pub(super) const OF_SOME_LINKS: Sql = sql!(
-    "{DELETE FROM visits WHERE id IN (SELECT id|WITH gone AS MATERIALIZED (SELECT id, at} FROM visits WHERE ",
+    "SELECT id, at FROM visits WHERE ",
     OF_LINKS,
-    " AND at >= $4 AND at <= $2 LIMIT $3) {RETURNING agent_id|, deleted AS (DELETE FROM visits USING gone \
-     WHERE visits.id = gone.id AND visits.at = gone.at AND visits.at >= $4 AND visits.at <= $2 \
-     RETURNING visits.id, agent_id) SELECT agent_id FROM gone LEFT JOIN deleted USING (id)}"
+    " AND at >= $4 AND at <= $2 LIMIT $3"
+);
+
+/// Deletes visits of one day, by their ids: with the visits of several days, PostgreSQL would rather read all of these
+/// days than look for each visit in the part of every day.
+pub(super) const OF_A_DAY: Sql = sql!(
+    "DELETE FROM visits WHERE id",
+    IN_NUMBERS,
+    " AND at >= $2 AND at < $3 RETURNING agent_id"
 );
 
 /// Deletes those of a campaign among some visits, which are of the time between two times.
@@ -155,8 +160,22 @@ pub(crate) async fn erase_of_links(
     let wanted = LinkKey::list(db, keys.keys());
     let (first, last) = times(db, &wanted, until).await?;
     let values = [wanted, last.into(), VISITS_PER_STEP.into(), first.into()];
-    let found = delete(db, OF_SOME_LINKS, &values, now, erased).await?;
-    if found >= VISITS_PER_STEP as usize {
+    let read = |row: &Row| Ok((row.get("id")?, row.get("at")?));
+    let found: Vec<(i64, i64)> = db.all(OF_SOME_LINKS, &values, read).await?;
+    let mut days: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for (id, at) in &found {
+        days.entry(at.div_euclid(DAY_MS)).or_default().push(*id);
+    }
+    let days = days.into_iter();
+    let days = days.map(|(day, ids)| {
+        [
+            ids.into(),
+            (day * DAY_MS).into(),
+            ((day + 1) * DAY_MS).into(),
+        ]
+    });
+    delete(db, OF_A_DAY, days, now, erased).await?;
+    if found.len() >= VISITS_PER_STEP as usize {
         return Ok(false);
     }
     erased.counts += blur(db, &keys, until).await?;
@@ -210,30 +229,39 @@ pub(crate) async fn erase_of_campaign(
         return Ok(None);
     };
     let last_at = last_at.min(until.as_millisecond());
-    let values = args![after, last, campaign, last_at, first_at];
-    delete(db, OF_A_CAMPAIGN, values, now, erased).await?;
+    let values = [after, last, campaign, last_at, first_at].map(Value::from);
+    delete(db, OF_A_CAMPAIGN, [values].into_iter(), now, erased).await?;
     // Visits that are stored meanwhile do not prolong the walk for ever.
     Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
 }
 
-/// Deletes visits so that SQLite overwrites them, and notes their agents. Returns the number of rows of the statement.
-async fn delete(
+/// Deletes visits by a statement, once for each of some lists of values, so that SQLite overwrites them. Notes their
+/// agents.
+async fn delete<const N: usize>(
     db: &mut Db<'_>,
     sql: Sql,
-    values: &[Value<'_>],
+    lists: impl Iterator<Item = [Value<'_>; N]>,
     now: Timestamp,
     erased: &mut Erased,
-) -> Result<usize, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     overwrite(db, true).await?;
-    let rows = db.all(sql, values, |row| row.find::<i64>("agent_id")).await;
+    let deleted = async {
+        let mut agents: Vec<i64> = Vec::new();
+        for values in lists {
+            let deleted: Vec<i64> = db.all(sql, &values, |row| row.get("agent_id")).await?;
+            agents.extend(deleted);
+        }
+        Ok::<_, sqlx::Error>(agents)
+    };
+    let deleted = deleted.await;
     overwrite(db, false).await?;
-    let rows: Vec<Option<i64>> = rows?;
-    erased.visits += rows.iter().flatten().count() as u64;
-    let agents: BTreeSet<i64> = rows.iter().copied().flatten().collect();
+    let deleted = deleted?;
+    erased.visits += deleted.len() as u64;
+    let agents: BTreeSet<i64> = deleted.into_iter().collect();
     let day = now.as_millisecond().div_euclid(DAY_MS);
     let noted = sql!(
         "SELECT count(*) AS noted FROM visit_agent_checks WHERE agent_id",
-        crate::sql::IN_NUMBERS,
+        IN_NUMBERS,
         " AND day = $2"
     );
     let ids: Vec<i64> = agents.iter().copied().collect();
@@ -241,8 +269,7 @@ async fn delete(
         .get(noted, args![ids, day], |row| row.get("noted"))
         .await?;
     erased.agents += agents.len() as u64 - noted;
-    note_agents(db, agents, now).await?;
-    Ok(rows.len())
+    note_agents(db, agents, now).await
 }
 
 /// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their

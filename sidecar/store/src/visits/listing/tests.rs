@@ -8,7 +8,7 @@ use super::*;
 use crate::db::Text;
 use crate::in_every_store;
 use crate::testing::{Fixture, connect, keep, visit};
-use crate::visits::erasure::{OF_A_CAMPAIGN, OF_SOME_LINKS};
+use crate::visits::erasure::{OF_A_CAMPAIGN, OF_A_DAY, OF_SOME_LINKS};
 
 in_every_store! {
     pages_of_a_filter_have_every_visit_once_and_end_after_so_many,
@@ -173,17 +173,24 @@ fn literal(statement: &Statement<'_>) -> String {
 async fn listings_of_sqlite_walk_an_index() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
     fill(&fixture).await;
-    let mut erase = Statement::new(Scheme::Sqlite, OF_SOME_LINKS);
-    erase
-        .values
-        .extend(["[5]".into(), 7_i64.into(), 9_i64.into(), 3_i64.into()]);
+    let of_erasure = |sql| {
+        let mut statement = Statement::new(Scheme::Sqlite, sql);
+        let values = ["[5]".into(), 7_i64.into(), 9_i64.into(), 3_i64.into()];
+        statement.values.extend(values);
+        literal(&statement)
+    };
     let all = "SEARCH visits USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
     let of_link = "USING INDEX visits_by_link (link_id=? AND rowid>? AND rowid<?)";
     let covered = "USING COVERING INDEX visits_by_link (link_id=? AND rowid>? AND rowid<?)";
-    let erased = "SEARCH visits USING INDEX visits_by_link (link_id=?)";
+    let found = "SEARCH visits USING INDEX visits_by_link (link_id=?)";
+    let erased = "SEARCH visits USING INTEGER PRIMARY KEY (rowid=?)";
     let searches = [all, all, all, all, covered, of_link, covered, of_link];
     let listings = statements(&fixture).await.into_iter().zip(searches);
-    for (statement, search) in listings.chain([(literal(&erase), erased)]) {
+    let erasures = [
+        (of_erasure(OF_SOME_LINKS), found),
+        (of_erasure(OF_A_DAY), erased),
+    ];
+    for (statement, search) in listings.chain(erasures) {
         let text = format!("EXPLAIN QUERY PLAN {statement}");
         let plan = fixture.store.read("plan", text, |db, text| {
             Box::pin(async move {
@@ -241,6 +248,7 @@ async fn erasures_of_postgres_read_an_index_of_the_days_that_they_need() {
                 OF_SOME_LINKS,
                 vec!["{abd}".into(), last.clone(), number(10), first.clone()],
             ),
+            (OF_A_DAY, vec!["{9}".into(), first.clone(), last.clone()]),
             (
                 OF_A_CAMPAIGN,
                 vec![
