@@ -71,6 +71,9 @@ pub enum Step {
     TooLong(Place),
     /// A record has ended that spans more than [`MAX_LINES`].
     TooManyLines(Place),
+    /// A record has ended with text between a closing quotation mark and the end of its field, such as `"a"b`. The fields
+    /// lack quotation marks.
+    Misquoted(Place),
     /// The input has ended within quotation marks: the last record has all that is behind the first of them.
     Unclosed(Place),
     /// The current record has more fields than allowed.
@@ -90,6 +93,58 @@ pub struct Place {
     pub lines: u64,
 }
 
+/// Quotation marks of the current record.
+#[derive(Debug)]
+struct Quotes {
+    delimiter: u8,
+    state: Quote,
+    is_misquoted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quote {
+    /// A field begins.
+    Begin,
+    /// Text without quotation marks, or where they have no meaning.
+    Plain,
+    Quoted,
+    /// Behind a quotation mark that ends the field, or the first one of two.
+    Closed,
+}
+
+impl Quotes {
+    /// Takes a part of the input.
+    fn push(&mut self, part: &[u8]) {
+        let is_plain = matches!(self.state, Quote::Begin | Quote::Plain);
+        if is_plain && !part.contains(&b'"') {
+            if let Some(last) = part.last() {
+                self.state = self.unquoted(*last);
+            }
+            return;
+        }
+        for byte in part {
+            self.state = match (self.state, byte) {
+                (Quote::Begin | Quote::Closed, b'"') => Quote::Quoted,
+                (Quote::Quoted, b'"') => Quote::Closed,
+                (Quote::Quoted, _) => Quote::Quoted,
+                (before, byte) => {
+                    let state = self.unquoted(*byte);
+                    self.is_misquoted |= (before, state) == (Quote::Closed, Quote::Plain);
+                    state
+                }
+            };
+        }
+    }
+
+    fn unquoted(&self, byte: u8) -> Quote {
+        if byte == self.delimiter || b"\r\n".contains(&byte) {
+            Quote::Begin
+        } else {
+            Quote::Plain
+        }
+    }
+}
+
 /// Parses records, which are lines that are not empty.
 pub struct Parser {
     core: Reader,
@@ -102,6 +157,7 @@ pub struct Parser {
     count: usize,
     /// The line feeds within the record.
     line_feeds: u64,
+    quotes: Quotes,
     is_too_long: bool,
     has_ended: bool,
 }
@@ -118,6 +174,11 @@ impl Parser {
             length: 0,
             count: 0,
             line_feeds: 0,
+            quotes: Quotes {
+                delimiter,
+                state: Quote::Begin,
+                is_misquoted: false,
+            },
             is_too_long: false,
             has_ended: false,
         }
@@ -141,7 +202,12 @@ impl Parser {
         }
         let is_open = !had_ended && self.line_feeds > before;
         match self.step(&mut &[][..]) {
-            Step::Record(place) | Step::TooLong(place) | Step::TooManyLines(place) if is_open => {
+            Step::Record(place)
+            | Step::TooLong(place)
+            | Step::TooManyLines(place)
+            | Step::Misquoted(place)
+                if is_open =>
+            {
                 Step::Unclosed(place)
             }
             step => step,
@@ -169,6 +235,7 @@ impl Parser {
         if std::mem::take(&mut self.has_ended) {
             (self.length, self.count, self.line_feeds) = (0, 0, 0);
             self.is_too_long = false;
+            self.quotes.is_misquoted = false;
         }
         let is_end = part.is_empty();
         loop {
@@ -178,6 +245,7 @@ impl Parser {
                 &mut self.ends[self.count..],
             );
             let last = part[..read].last();
+            self.quotes.push(&part[..read]);
             *part = &part[read..];
             let written = &self.text[self.length..self.length + written];
             self.line_feeds += written.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -215,6 +283,7 @@ impl Parser {
                     return match () {
                         () if place.lines > MAX_LINES => Step::TooManyLines(place),
                         () if self.is_too_long => Step::TooLong(place),
+                        () if self.quotes.is_misquoted => Step::Misquoted(place),
                         () => Step::Record(place),
                     };
                 }
@@ -226,6 +295,58 @@ impl Parser {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_behind_a_closing_quotation_mark_is_found() {
+        let read = |text: &str, size: usize| {
+            let mut parser = Parser::new(b';', 1024, 8);
+            let mut steps = Vec::new();
+            for mut part in text.as_bytes().chunks(size) {
+                while !part.is_empty() {
+                    steps.push(parser.parse(&mut part));
+                }
+            }
+            steps.push(parser.finish());
+            steps.retain(|step| !matches!(step, Step::More | Step::End));
+            steps
+        };
+        for (field, is_right) in [
+            ("a\"b\"", true),
+            ("\"a\"", true),
+            ("\"\"", true),
+            ("\"a\"\"b\"", true),
+            ("\"\"\"a\"", true),
+            ("\"a;\n,b\"", true),
+            ("\"a\"b", false),
+            ("\"a\" ", false),
+            ("\"a\"\"\"b\"", false),
+            ("\"\"a\"\"", false),
+            ("\"a\nb;\"c", false),
+        ] {
+            let lines = 1 + field.matches('\n').count() as u64;
+            for (text, line) in [
+                (format!("{field};x\nc;d\n"), 1),
+                (format!("x;{field}\r\nc;d"), 1),
+                (format!("c;d\n\nx;{field}\n"), 3),
+            ] {
+                let place = Place { line, lines };
+                for size in [1, 2, 1000] {
+                    let steps = read(&text, size);
+                    assert_eq!(
+                        steps.contains(&Step::Misquoted(place)),
+                        !is_right,
+                        "{text:?}: {steps:?}"
+                    );
+                    assert_eq!(
+                        steps.contains(&Step::Record(place)),
+                        is_right,
+                        "{text:?}: {steps:?}"
+                    );
+                    assert_eq!(steps.len(), 2, "{text:?}: {steps:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_separator_of_a_header_is_recognised() {

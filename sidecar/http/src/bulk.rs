@@ -26,7 +26,7 @@ use super::operation::parameter::parameters;
 use super::operation::{operations, rows_of, text_of};
 use super::problem::Problem;
 use super::query::{Asked, PageQuery, cut, one_more};
-pub(super) use body::{ErasedBody, JobBody};
+pub(super) use body::{ELSEWHERE, Elsewhere, ErasedBody, JobBody};
 use request::{NewJobBody, digest, read_new};
 use results::ResultBody;
 

@@ -50,7 +50,7 @@ struct LengthBody {
     /// Time at which the capacity is exhausted at the rate of the last seven days; `null` if never or
     /// unknown.
     full_at: Option<Timestamp>,
-    /// Guesses with a correct check character.
+    /// Guesses with a correct check character. For lengths that are not issued by default, as if no code were a custom one.
     guess: GuessBody,
     /// Guesses with a random check character.
     blind_guess: GuessBody,

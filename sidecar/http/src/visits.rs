@@ -29,7 +29,7 @@ use vocabulary::{CampaignId, Code};
 use super::app::{App, SharedApp};
 use super::audit::circumstances;
 use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
-use super::bulk::{ErasedBody, JobBody, accepted};
+use super::bulk::{ELSEWHERE, Elsewhere, ErasedBody, JobBody, accepted};
 use super::extract::{CodeInPath, creator, header, no_such_link};
 use super::operation::parameter::parameters;
 use super::operation::{Content, json_of, operations, rows_of, text_of};
@@ -329,36 +329,6 @@ pub(super) struct ErasureBody {
     /// Places that the erasure does not reach.
     elsewhere: &'static [Elsewhere],
 }
-
-/// A place that an erasure does not reach.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ErasureElsewhere")]
-pub(super) struct Elsewhere {
-    /// The place.
-    place: &'static str,
-    /// The longest life of the data there.
-    until: &'static str,
-}
-
-/// The places that an erasure does not reach. The service does not know how long they are stored.
-const ELSEWHERE: &[Elsewhere] = &[
-    Elsewhere {
-        place: "append-only file and snapshots of Redis",
-        until: "the next rewrite of the file: BGREWRITEAOF, and BGSAVE",
-    },
-    Elsewhere {
-        place: "access logs of nginx",
-        until: "their rotation and deletion",
-    },
-    Elsewhere {
-        place: "write-ahead log of SQLite; dead rows and write-ahead log of PostgreSQL",
-        until: "a checkpoint; VACUUM of the table visits",
-    },
-    Elsewhere {
-        place: "backups and exports",
-        until: "their deletion; erase again after a restore",
-    },
-];
 
 /// The time for which a request waits for the end of an erasure.
 const AT_ONCE: Duration = Duration::from_secs(2);

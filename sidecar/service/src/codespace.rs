@@ -12,7 +12,7 @@ use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::ports::{CodeLease, PoolCounts, StoreError};
 use shortlink_store::{Store, capacity_name};
 use tokio::time::Instant;
-use vocabulary::{Alphabet, Check, Code, CodeRules, Verdict};
+use vocabulary::{Alphabet, Code, CodeRules, Verdict};
 
 use super::codes::leases::Leases;
 use super::codes::permuted::PermutedCodes;
@@ -95,7 +95,8 @@ pub struct LengthUsage {
     pub lately: u64,
     /// Number of links after which the next length is used; for issued lengths.
     pub capacity: Option<u64>,
-    /// Probability that a guessed code with a correct check character has a link.
+    /// Probability that a guessed code with a correct check character has a link: an upper bound for lengths that are not
+    /// issued by default, since custom codes need no check character.
     pub chance: f64,
     /// Probability for a guesser who cannot calculate the check character. The edge rejects a wrong
     /// one without a look-up.
@@ -145,16 +146,20 @@ impl Codespace {
             let counts = usage.iter().find(|it| it.length == length);
             let (links, lately) = counts.map_or((0, 0), |it| (it.links, it.lately));
             let is_issued = issued.contains(&length);
-            let body = if is_issued { length - check } else { length };
-            let codes = size.pow(body as u32);
-            // Codes of a sequence have a check character, whatever lengths are issued by default.
+            // Codes that are issued have a check character, whatever lengths are issued by default.
             let numbered = length.saturating_sub(check);
+            let guessed = size.pow(numbered as u32);
+            let codes = if is_issued {
+                guessed
+            } else {
+                size.pow(length as u32)
+            };
             let sequence = self.next(&counter(numbered), &leases).await?;
             let guesses = guesses(sequence, numbered, self.rules.alphabet);
             let neighbour_chance = guesses.filter(|_| sequence > 0);
-            let capacity = is_issued.then(|| self.capacity(codes, body));
-            let chance = (links as f64 / codes as f64).min(1.0);
-            let is_checked = is_issued && !matches!(self.rules.check, Check::None);
+            let capacity = is_issued.then(|| self.capacity(codes, numbered));
+            let chance = (links as f64 / guessed as f64).min(1.0);
+            let blind = (links as f64 / size.pow(length as u32) as f64).min(1.0);
             all.push(LengthUsage {
                 length,
                 is_issued,
@@ -163,11 +168,7 @@ impl Codespace {
                 lately,
                 capacity,
                 chance,
-                blind_chance: if is_checked {
-                    chance / size as f64
-                } else {
-                    chance
-                },
+                blind_chance: blind,
                 neighbour_chance: neighbour_chance.map(|guesses| 1.0 / guesses as f64),
                 full_at: capacity.and_then(|capacity| full_at(capacity, links, lately, now)),
                 pool: self.store.count_pooled(length).await?,

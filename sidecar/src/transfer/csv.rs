@@ -109,6 +109,13 @@ impl<R: BufRead + Send> CsvRows<R> {
                     ));
                     return Ok(Some((place, Err(refusal))));
                 }
+                Step::Misquoted(place) => {
+                    let refusal = Refusal::unreadable(format!(
+                        "has text behind a closing quotation mark (within a value, write it twice){}",
+                        spanning(place.lines)
+                    ));
+                    return Ok(Some((place, Err(refusal))));
+                }
                 Step::Unclosed(place) => {
                     let refusal = Refusal::unreadable(
                         "has a quotation mark that is not closed, and so all lines to the end of the file. None of \
@@ -240,6 +247,13 @@ mod tests {
         let found = wrong(&closed);
         assert!(found[0].starts_with("2: spans 103 lines"), "{found:?}");
         assert!(found[1].ends_with("j k"), "{found:?}");
+        let soon = wrong("code,url,note\na,b,\"Bob\nc,d,e\nf,g,\"Al\nh,i,j\n");
+        let text = "2: has text behind a closing quotation mark";
+        assert!(
+            soon[0].starts_with(text) && soon[0].contains("3 lines"),
+            "{soon:?}"
+        );
+        assert_eq!(soon[1], "5 h i");
         let few = wrong("code,url,note\na,b,\"Bob\nc,d,e\n");
         assert!(
             few[0].starts_with("2: has a quotation mark that is not closed"),

@@ -54,6 +54,8 @@ pub(super) enum RawRow {
     TooLong,
     /// It spans more lines than allowed.
     TooManyLines(csv_parser::Place),
+    /// It has text behind a quotation mark that closes a value.
+    Misquoted(csv_parser::Place),
     /// A quotation mark in it is not closed, so it has the rest of the body.
     Unclosed(csv_parser::Place),
 }
@@ -189,6 +191,7 @@ impl RawRow {
             Self::Undecodable(_) => part(b"undecodable"),
             Self::TooLong => part(b"too long"),
             Self::TooManyLines(_) => part(b"too many lines"),
+            Self::Misquoted(_) => part(b"misquoted"),
             Self::Unclosed(_) => part(b"unclosed"),
         }
     }
@@ -198,7 +201,11 @@ impl RawRow {
         match self {
             Self::Json(text) => text.len(),
             Self::Csv(values, _) => values.iter().map(Vec::len).sum(),
-            Self::Undecodable(_) | Self::TooLong | Self::TooManyLines(_) | Self::Unclosed(_) => 0,
+            Self::Undecodable(_)
+            | Self::TooLong
+            | Self::TooManyLines(_)
+            | Self::Misquoted(_)
+            | Self::Unclosed(_) => 0,
         }
     }
 
@@ -257,6 +264,13 @@ impl RawRow {
                 let detail = format!(
                     "spans {lines} lines from line {line} on, and may span {MAX_LINES}: is a quotation mark not \
                      closed?"
+                );
+                Err(Problem::invalid("", detail))
+            }
+            Self::Misquoted(csv_parser::Place { line, lines }) => {
+                let detail = format!(
+                    "has text behind a closing quotation mark (lines from {line} on: {lines}); close each one, and \
+                     write one within a value twice"
                 );
                 Err(Problem::invalid("", detail))
             }

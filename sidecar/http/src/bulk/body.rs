@@ -41,6 +41,10 @@ pub(crate) struct JobBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ErasedBody")]
     erased: Option<ErasedBody>,
+    /// Places that an erasure does not reach; only of the action `erase`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "&'static [Elsewhere]")]
+    elsewhere: Option<&'static [Elsewhere]>,
 }
 
 /// Rows that an erasure has removed.
@@ -64,6 +68,44 @@ impl From<Erased> for ErasedBody {
         }
     }
 }
+
+/// A place that an erasure does not reach.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ErasureElsewhere")]
+pub(crate) struct Elsewhere {
+    /// The place.
+    place: &'static str,
+    /// The longest life of the data there.
+    until: &'static str,
+}
+
+/// The places that an erasure does not reach. The service does not know how long they are stored.
+pub(crate) const ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        place: "visits in Redis and in files of nginx that are not stored yet",
+        until: "their arrival at a sidecar, which drops them",
+    },
+    Elsewhere {
+        place: "events in the table visit_quarantine, which cannot be read",
+        until: "visits.retention_days after their arrival, or deletion by hand",
+    },
+    Elsewhere {
+        place: "append-only file and snapshots of Redis",
+        until: "the next rewrite of the file: BGREWRITEAOF, and BGSAVE",
+    },
+    Elsewhere {
+        place: "access logs of nginx",
+        until: "their rotation and deletion",
+    },
+    Elsewhere {
+        place: "write-ahead log of SQLite; dead rows and write-ahead log of PostgreSQL",
+        until: "a checkpoint; VACUUM of the table visits",
+    },
+    Elsewhere {
+        place: "backups and exports",
+        until: "their deletion; erase again after a restore",
+    },
+];
 
 /// The links that a job concerns: one of these members.
 #[derive(Default, Serialize, JsonSchema)]
@@ -90,6 +132,7 @@ struct SelectionBody {
 
 impl From<BulkJob> for JobBody {
     fn from(job: BulkJob) -> Self {
+        let is_erasure = job.action == BulkAction::Erase;
         let mut selection = SelectionBody::default();
         match job.selected_by {
             SelectedBy::Codes | SelectedBy::Other(Selection::Codes(_)) => {
@@ -118,7 +161,8 @@ impl From<BulkJob> for JobBody {
             created_at: job.created_at,
             started_at: job.started_at,
             finished_at: job.finished_at,
-            erased: (job.action == BulkAction::Erase).then(|| job.erased.into()),
+            erased: is_erasure.then(|| job.erased.into()),
+            elsewhere: is_erasure.then_some(ELSEWHERE),
         }
     }
 }

@@ -152,9 +152,16 @@ async fn a_quotation_mark_that_is_not_closed_takes_no_row_in_silence() {
         .collect();
     let open = format!("longUrl,note\nhttps://example.com/a,\"Bob\n{rows}");
     let closed = format!("{open}https://example.com/b,\"\nhttps://example.com/c,y\n");
+    // The mark of the third row closes that of the first one.
+    let soon = "longUrl,note\nhttps://example.com/a,\"Bob\nhttps://example.com/b,x\n\
+                https://example.com/c,\"Al\nhttps://example.com/d,y\n";
+    let within = "longUrl,note\nhttps://example.com/a,\"5\" tall\nhttps://example.com/b,y\n";
+    let (soon, within) = (soon.to_owned(), within.to_owned());
     for (body, detail, made) in [
         (open, "not closed, and so all from line 2 to the end", 0),
         (closed, "spans 42 lines from line 2 on", 1),
+        (soon, "closing quotation mark (lines from 2 on: 3)", 1),
+        (within, "closing quotation mark (lines from 2 on: 1)", 1),
     ] {
         let results = lines(&send(&service, "text/csv", None, Body::from(body)).await);
         assert_eq!(results.len(), 1 + made, "{results:?}");

@@ -32,6 +32,10 @@ async fn the_space_of_codes_is_told_with_the_chance_of_a_guess() {
     );
     assert_eq!(chosen["codes"], json!(62u64.pow(6)));
     assert_eq!(chosen["capacity"], Value::Null);
+    // A request can have this length issued as well, with a check character.
+    let one_in = |codes: u64| json!((codes as f64 / 2.0).round());
+    assert_eq!(chosen["guess"]["oneIn"], one_in(62u64.pow(5)));
+    assert_eq!(chosen["blindGuess"]["oneIn"], one_in(62u64.pow(6)));
     let issued = of(8);
     assert_eq!(
         (&issued["links"], &issued["linksLast7Days"]),

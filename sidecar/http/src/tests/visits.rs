@@ -483,6 +483,24 @@ async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
             .service
             .call(&scene.service.writer, "DELETE", path, None);
         let receipt = answer.await.json();
+        let path = format!("/v1/jobs/{}", receipt["jobId"]);
+        let job = scene
+            .service
+            .call(&scene.service.reader, "GET", &path, None);
+        let job = job.await.json();
+        assert_eq!(job["erased"], receipt["erased"]);
+        // It names every place that may still have something.
+        assert_eq!(job["elsewhere"], receipt["elsewhere"]);
+        for place in [
+            "Redis",
+            "files of nginx",
+            "access logs",
+            "quarantine",
+            "backups",
+        ] {
+            let text = receipt["elsewhere"].to_string();
+            assert!(text.contains(place), "{place}: {text}");
+        }
         (receipt["links"].clone(), receipt["visits"].clone())
     };
     assert_eq!(erase("/v1/links/plain/visits").await, (json!(1), json!(1)));

@@ -55,6 +55,8 @@ impl Store {
                         ")"
                     );
                     db.run(sql, args![*before]).await?;
+                    let sql = sql!("DELETE FROM visit_quarantine WHERE at < $1");
+                    db.run(sql, args![*before]).await?;
                     // The rest of their visits would replace their unique visitors.
                     let sql = sql!(
                         "DELETE FROM visit_stale_sketches WHERE (campaign_id, day) IN \

@@ -55,6 +55,7 @@ impl LineFinder {
                     Step::Record(place)
                     | Step::TooLong(place)
                     | Step::TooManyLines(place)
+                    | Step::Misquoted(place)
                     | Step::Unclosed(place) => {
                         if !std::mem::take(is_head) {
                             row(place.line);

@@ -110,12 +110,19 @@ impl CsvCutter {
                 rows.push(RawRow::TooManyLines(self.in_file(place)));
                 return Ok(());
             }
+            Step::Misquoted(place) if self.names.is_some() => {
+                rows.push(RawRow::Misquoted(self.in_file(place)));
+                return Ok(());
+            }
             Step::Unclosed(place) if self.names.is_some() => {
                 rows.push(RawRow::Unclosed(self.in_file(place)));
                 return Ok(());
             }
             Step::TooLong(_) | Step::TooManyLines(_) => {
                 return Err("has a first line that is too long".into());
+            }
+            Step::Misquoted(_) => {
+                return Err("has a first line with text behind a closing quotation mark".into());
             }
             Step::Unclosed(_) => {
                 return Err("has a first line with a quotation mark that is not closed".into());
