@@ -58,9 +58,9 @@ impl fmt::Display for DomainError {
             ),
             Self::Parameter(parameter) => write!(
                 f,
-                "\"{parameter}\" is no parameter of a domain: allowed are scheme=http, scheme=https, \
+                "\"{parameter}\" is not a valid parameter of a domain: allowed are scheme=http, scheme=https, \
                  port=1 to port=65535, weight=1 to weight={MAX_WEIGHT}, campaign=<id>, key=<id>, \
-                 target=<URL>, page=<file> and certificate=<name>"
+                 target=<URL that begins with http:// or https://>, page=<file> and certificate=<name>"
             ),
             Self::Conflict(parameter) => write!(
                 f,

@@ -211,7 +211,7 @@ pub struct Erased {
     pub visits: u64,
     /// User agents that no visit had any more.
     pub agents: u64,
-    /// Counts that could be those of one visitor: the hours of single links, and values that only one visit had.
+    /// Counts that could be those of one visitor: the hours of single links.
     pub counts: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Access logs of requests to a location with `shortlink`.
 
 use shortlink_tests::site::{ONE, Site, SiteOptions};
+use shortlink_tests::workspace;
 use vocabulary::CodeRules;
 
 /// A code whose check character is wrong.
@@ -141,4 +142,37 @@ fn a_log_can_be_kept_for_some_outcomes_only() {
     assert_eq!(site.log("redis.log", 4), ["one", "gone", "two", "nolink"]);
     assert_eq!(site.log("redirect.log", 2), ["one", "two"]);
     assert_eq!(site.log("malformed.log", 1), ["-"]);
+}
+
+#[test]
+fn a_log_can_have_networks_in_place_of_addresses() {
+    let page = workspace().join("docs/src/operations/monitoring.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let map = page
+        .split("```nginx\n")
+        .find(|block| block.starts_with("map $remote_addr "));
+    let (map, _) = map
+        .and_then(|block| block.split_once("```"))
+        .expect("the map");
+    let site = Site::with(&SiteOptions {
+        http: &format!(
+            "{map} set_real_ip_from 127.0.0.1; real_ip_header X-Visitor;
+             log_format network '$client_network $shortlink_code'; access_log logs/network.log network;"
+        ),
+        server: "location / { shortlink; }",
+        ..SiteOptions::default()
+    });
+    let mut expected = Vec::new();
+    for (address, network) in [
+        ("203.0.113.97", "203.0.113.0"),
+        ("2001:db8:a:b:c:d:e:f", "2001:db8:a::"),
+        ("2001:db8:a::97", "2001:db8:a::"),
+        ("2001:db8::a:b:97", "2001:db8::"),
+        ("2001::97", "2001::"),
+        ("::97", "-"),
+    ] {
+        site.send("GET", "/one", &[("X-Visitor", address)]);
+        expected.push(format!("{network} one"));
+    }
+    assert_eq!(site.log("network.log", expected.len()), expected);
 }
