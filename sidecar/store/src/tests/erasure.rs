@@ -3,9 +3,10 @@
 use jiff::SignedDuration;
 use secrecy::ExposeSecret;
 use shortlink_core::bulk::{BulkAction, Erased, NewBulkJob, Selection};
+use shortlink_core::campaign::Campaign;
 use shortlink_core::link::{Change, Destination, Link, ParameterValues};
 use shortlink_core::ports::{Counted, TimeSpan};
-use shortlink_core::testing::{eventually, link, moment};
+use shortlink_core::testing::{campaign, eventually, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use vocabulary::CampaignId;
@@ -13,7 +14,7 @@ use vocabulary::CampaignId;
 use super::visits::query;
 use crate::sql::sql;
 use crate::testing::*;
-use crate::visits::erasure::erase_of_links;
+use crate::visits::erasure::{erase_of_campaign, erase_of_links};
 use crate::{BulkCreated, Scheme, Store, in_every_store};
 
 in_every_store! {
@@ -22,6 +23,7 @@ in_every_store! {
     the_visits_of_a_campaign_are_erased_while_others_are_stored,
     an_erasure_of_a_long_list_takes_its_tombstones_in_portions,
     tombstones_are_forgotten_after_their_time,
+    visits_from_before_a_campaign_are_not_read_for_its_erasure,
 }
 
 fn erasure_of(selection: Selection) -> NewBulkJob {
@@ -233,6 +235,48 @@ async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fi
         .expect("a job");
     assert_eq!((done.erased.visits, done.counts.changed), (9_000, 3));
     assert_eq!(fixture.count("visits").await, stored);
+}
+
+async fn visits_from_before_a_campaign_are_not_read_for_its_erasure(fixture: Fixture) {
+    let store = &*fixture.store;
+    // More than a step examines.
+    let old = (0..5_005).map(|number| visit(number, "old", "2026-05-20T12:00:00Z"));
+    let old: Vec<Visit> = old.collect();
+    for some in old.chunks(1_001) {
+        keep(store, some.to_vec()).await;
+    }
+    let campaign = Campaign {
+        created_at: moment("2026-06-01T10:00:00Z"),
+        ..campaign()
+    };
+    let id = store.create_campaign(&campaign).await.expect("a store");
+    let destination = Destination::Campaign {
+        id,
+        values: ParameterValues::default(),
+    };
+    create(
+        store,
+        Link {
+            destination,
+            ..link("new")
+        },
+    )
+    .await;
+    // The clock of an edge is behind, and one visit is late.
+    let times = ["2026-06-01T12:00:00Z", "2026-05-31T20:00:00Z"];
+    let times = times.iter().zip(6_000..);
+    let visits = times.map(|(at, number)| visit(number, "new", at));
+    keep(store, visits.collect()).await;
+    let erase = store.run_tx("erase", id.get().cast_signed(), |db, id| {
+        Box::pin(async move {
+            let mut erased = Erased::default();
+            let (until, now) = (moment(NOW), moment(NOW));
+            let last = erase_of_campaign(db, *id, i64::MIN, until, now, &mut erased).await?;
+            Ok((last, erased.visits))
+        })
+    });
+    assert_eq!(erase.await.expect("a store"), (None, 2));
+    assert_eq!(fixture.count("visits").await, 5_005);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use vocabulary::Code;
 
 use super::agents::note_agents;
 use super::counts::LINK;
+use super::listing::IDS_OF_DAYS;
 use super::{EARLIER, LinkKey, OF_LINKS};
 use crate::db::Db;
 use crate::shared::DAY_MS;
@@ -202,8 +203,8 @@ async fn times(
     Ok((first, last))
 }
 
-/// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id;
-/// returns the last of these.
+/// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id and
+/// since the campaign was created; returns the last of these.
 pub(crate) async fn erase_of_campaign(
     db: &mut Db<'_>,
     campaign: i64,
@@ -212,11 +213,18 @@ pub(crate) async fn erase_of_campaign(
     now: Timestamp,
     erased: &mut Erased,
 ) -> Result<Option<i64>, sqlx::Error> {
+    let Some((after, since)) = begin_of(db, campaign, after).await? else {
+        return Ok(None);
+    };
     let sql = sql!(
         "SELECT max(id) AS last, count(*) AS visits, min(at) AS first_at, max(at) AS last_at FROM \
-         (SELECT id, at FROM visits WHERE id > $1 ORDER BY id LIMIT $2) AS examined"
+         (SELECT id, at FROM visits WHERE id > $1{| AND at >= $3} ORDER BY id LIMIT $2) AS examined"
     );
-    let values = args![after, VISITS_PER_STEP];
+    let values = args![after, VISITS_PER_STEP, since];
+    let values = match db.scheme() {
+        Scheme::Sqlite => &values[..2],
+        Scheme::Postgres => &values[..],
+    };
     let read = |row: &Row| {
         let visits: i64 = row.get("visits")?;
         let Some(last) = row.find::<i64>("last")? else {
@@ -233,6 +241,28 @@ pub(crate) async fn erase_of_campaign(
     delete(db, OF_A_CAMPAIGN, [values].into_iter(), now, erased).await?;
     // Visits that are stored meanwhile do not prolong the walk for ever.
     Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
+}
+
+/// The id behind which the visits of a campaign are, at least the given one, and the begin of the first day of their
+/// times, in milliseconds since 1970; `None` if there are no visits of that time. The clock of an edge may be behind by a
+/// day.
+async fn begin_of(
+    db: &mut Db<'_>,
+    campaign: i64,
+    after: i64,
+) -> Result<Option<(i64, i64)>, sqlx::Error> {
+    let sql = sql!("SELECT created_at FROM campaigns WHERE id = $1");
+    let read = |row: &Row| row.get::<i64>("created_at");
+    let Some(created_at) = db.one(sql, args![campaign], read).await? else {
+        return Ok(Some((after, i64::MIN)));
+    };
+    let day = created_at.div_euclid(DAY_MS) - 1;
+    if db.scheme() == Scheme::Postgres {
+        return Ok(Some((after, day * DAY_MS)));
+    }
+    let read = |row: &Row| row.find::<i64>("first_id");
+    let first_id = db.get(IDS_OF_DAYS, args![day, i64::MAX], read).await?;
+    Ok(first_id.map(|first_id| (after.max(first_id - 1), day * DAY_MS)))
 }
 
 /// Deletes visits by a statement, once for each of some lists of values, so that SQLite overwrites them. Notes their
