@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 pub mod browser;
 pub mod calendar;
 pub mod chance;
+pub mod clickhouse;
 pub mod clock;
 pub mod cluster;
 pub mod console;
