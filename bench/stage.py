@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -214,6 +215,20 @@ class Stage:
         while "ready to accept connections" not in Path(self.directory, "postgres.log").read_text():
             time.sleep(0.02)
         return f"postgres://shortlink@127.0.0.1:{port}/postgres"
+
+    def start_clickhouse(self):
+        """Starts ClickHouse's engine behind the HTTP interface of the tests; returns the URL of a database."""
+        directory, port = f"{self.directory}/clickhouse", free_port()
+        words = [str(HERE.parent / "scripts/clickhouse"), directory, str(port)]
+        self.clickhouse_port = port
+        self.clickhouse = self.start("clickhouse", port, words)
+        return f"clickhouse://127.0.0.1:{port}/shortlink"
+
+    def ask_clickhouse(self, statement):
+        """What ClickHouse answers, as text."""
+        url = f"http://127.0.0.1:{self.clickhouse_port}/?database=shortlink"
+        with urllib.request.urlopen(url, statement.encode()) as answer:
+            return answer.read().decode().strip()
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.redis_port))
