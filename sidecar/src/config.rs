@@ -182,6 +182,7 @@ impl Config {
                 statement_timeout: timeout("database.statement_timeout_ms")?,
                 lock_timeout: timeout("database.lock_timeout_ms")?,
                 find_by_target: settings.get("links.find_by_target"),
+                visits: settings.clickhouse()?,
             },
             resolver_connections: settings.number("database.resolver_connections", 1, 64)?,
             redis: RedisOptions {

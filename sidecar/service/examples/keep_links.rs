@@ -36,6 +36,7 @@ async fn main() -> anyhow::Result<()> {
         statement_timeout: Duration::from_secs(30),
         lock_timeout: Duration::from_secs(30),
         find_by_target,
+        visits: None,
     };
     store::migrate(&options, &CodeKey::new(rand::random())).await?;
     let store = store::open(&options).await?;

@@ -124,6 +124,10 @@ impl Job for VisitJob {
         let is_taken_over = now >= *take_over_at;
         if is_taken_over {
             *take_over_at = now + TAKE_OVER_EVERY;
+            // Visits of a process that was killed, or whose insertion has failed.
+            let idle_ms = ABANDONED.as_millis() as i64;
+            let now = writer.clock.now();
+            writer.store.flush_abandoned_visits(now, idle_ms).await?;
         }
         let storing = std::mem::take(read);
         let own = is_taken_over.then(|| storing.ids.clone());

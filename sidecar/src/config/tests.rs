@@ -207,6 +207,11 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             &["codes.check_keys_file", "Cargo.toml", "line 1"],
         ),
         (
+            "[visits]\nclickhouse = \"http://clickhouse/visits\"",
+            None,
+            &["visits.clickhouse", "clickhouse://user:password@host:8123"],
+        ),
+        (
             "[http]\nproxy_secret_file = \"/nowhere\"",
             None,
             &["http.proxy_secret_file", "/nowhere", "No such file"],

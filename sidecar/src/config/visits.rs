@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use shortlink_core::visit::address::AddressPolicy;
 use shortlink_enrich::geo::GeoFiles;
 use shortlink_service::live::LiveLimits;
+use shortlink_store::{VisitsOptions, check_visits_url};
 
 use super::{Settings, fault};
 
@@ -80,6 +81,22 @@ impl Settings {
                 visits_per_s: self.number("visits.live_per_s", 1, 10_000)?,
             },
         })
+    }
+
+    /// Reads the ClickHouse database of visits, if they are not in that of links.
+    pub(super) fn clickhouse(&self) -> anyhow::Result<Option<VisitsOptions>> {
+        let key = "visits.clickhouse";
+        let url: String = self.get(key);
+        if url.is_empty() {
+            return Ok(None);
+        }
+        // The URL may hold a password: the message does not show it.
+        check_visits_url(&url).map_err(|error| anyhow::anyhow!("{key} {error}"))?;
+        let days: u32 = self.number("visits.retention_days", 0, LONGEST_DAYS as u32)?;
+        Ok(Some(VisitsOptions {
+            url: url.into(),
+            retention_days: (days > 0).then_some(days),
+        }))
     }
 
     /// Reads the setting; recorded days are known only within the retention of hours.

@@ -97,6 +97,7 @@ impl Store {
 
     /// Does a step of a job; the last one if it is not running any more.
     pub async fn step_bulk_job(&self, id: u64, now: Timestamp) -> Result<BulkStep, StoreError> {
+        self.erase_stored().await?;
         self.run_tx("do a step of a job", (id, now), |db, (id, now)| {
             Box::pin(step(db, *id, *now))
         })

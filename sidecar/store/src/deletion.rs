@@ -134,6 +134,13 @@ async fn delete(
     );
     let values = args![ids.as_slice(), now];
     db.run(note, values).await?;
+    // They are counted again for the next link of the code.
+    let limits = sql!(
+        "DELETE FROM visit_limits WHERE code IN (SELECT code FROM links WHERE id",
+        IN_NUMBERS,
+        ")"
+    );
+    db.run(limits, &values[..1]).await?;
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;
     }

@@ -19,6 +19,7 @@ mod idempotency;
 mod keys;
 mod leases;
 mod past;
+mod place;
 pub mod postgres;
 mod quotas;
 pub mod sqlite;
@@ -45,12 +46,14 @@ mod writable;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
+use shortlink_clickhouse::ClickHouse;
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
 
 use changes::Horizon;
@@ -62,9 +65,11 @@ use writable::LastAttempt;
 pub use bulk::BulkCreated;
 pub use claims::Claim;
 pub use leases::{CapacityWanted, NumbersWanted, PooledWanted, capacity_name, pool_name};
+pub use place::VisitsError;
 pub use postgres::{KnownServers, ServerState};
 pub use schema::SchemaError;
 pub use shared::errors;
+pub use shortlink_clickhouse::check_url as check_visits_url;
 pub use targets::TargetSearch;
 pub use visits::AgentsPass;
 pub use walks::{Found, Part, Pass, Share, Walk};
@@ -87,6 +92,17 @@ pub struct StoreOptions {
     pub lock_timeout: Duration,
     /// Stores the hashes of targets with new links, so that links are found by them.
     pub find_by_target: bool,
+    /// The ClickHouse database of visits, if they are not in this database.
+    pub visits: Option<VisitsOptions>,
+}
+
+/// The ClickHouse database that stores visits.
+#[derive(Clone, Debug)]
+pub struct VisitsOptions {
+    /// Its URL. Secret, since it can contain a password.
+    pub url: SecretString,
+    /// The retention of visits in days; `None` for ever.
+    pub retention_days: Option<u32>,
 }
 
 /// A kind of store, as the scheme of its URL names it.
@@ -121,6 +137,12 @@ pub struct Store {
     horizon: Mutex<Horizon>,
     last_attempt: LastAttempt,
     creation: Creation,
+    /// The store of visits, if that is not this database.
+    sink: Option<Arc<ClickHouse>>,
+    /// A batch of visits of this process has not reached the sink.
+    has_unsent: AtomicBool,
+    /// The sink has no ids that this database would draw once more.
+    has_new_ids: AtomicBool,
 }
 
 enum Engine {
@@ -138,6 +160,9 @@ impl Store {
             horizon: Mutex::default(),
             last_attempt: LastAttempt::default(),
             creation: Creation::default(),
+            sink: None,
+            has_unsent: AtomicBool::new(false),
+            has_new_ids: AtomicBool::new(false),
         }
     }
 
@@ -167,17 +192,24 @@ impl Store {
 /// When there is no such store, it can't be opened, or its schema is another one.
 pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenError>> {
     async move {
-        let url = options.url.expose_secret();
-        let store = match Scheme::of(url).ok_or(OpenError::Scheme)? {
-            Scheme::Sqlite => SqliteStore::open(url, options.max_connections).await?,
-            Scheme::Postgres => PostgresStore::open(options).await?,
-        };
+        let store = open_engine(options).await?;
+        let sink = place::open(&store, options.visits.as_ref()).await?;
         Ok(Arc::new(Store {
             creation: Creation::new(options.find_by_target),
+            sink: sink.map(Arc::new),
             ..store
         }))
     }
     .boxed()
+}
+
+/// Opens the database of a URL. Visits are taken to be in it.
+async fn open_engine(options: &StoreOptions) -> Result<Store, OpenError> {
+    let url = options.url.expose_secret();
+    Ok(match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => SqliteStore::open(url, options.max_connections).await?,
+        Scheme::Postgres => PostgresStore::open(options).await?,
+    })
 }
 
 /// Migrates the schema of a store; a new database stores `new_key` for the numbers of its codes.
@@ -187,10 +219,18 @@ pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenErro
 /// Fails if the store can't be created or opened, or a migration fails.
 pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
     let url = options.url.expose_secret();
-    match Scheme::of(url).ok_or(OpenError::Scheme)? {
-        Scheme::Sqlite => Ok(SqliteStore::migrate(url, new_key).await?),
-        Scheme::Postgres => Ok(PostgresStore::migrate(options, new_key).await?),
+    let applied = match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => SqliteStore::migrate(url, new_key).await?,
+        Scheme::Postgres => PostgresStore::migrate(options, new_key).await?,
+    };
+    if let Some(visits) = &options.visits {
+        let without = StoreOptions {
+            visits: None,
+            ..options.clone()
+        };
+        place::migrate(&without, visits).await?;
     }
+    Ok(applied)
 }
 
 /// The state of the server that a store is on; `None` when there is no server.
@@ -225,6 +265,9 @@ pub enum OpenError {
     /// PostgreSQL can't be opened.
     #[error(transparent)]
     Postgres(#[from] postgres::OpenError),
+    /// The store of visits can't be used.
+    #[error(transparent)]
+    Visits(#[from] place::VisitsError),
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::link::{Change, Edit, Link};
@@ -32,7 +32,7 @@ use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::creation::Creation;
 use crate::sqlite::SqliteStore;
-use crate::{BulkCreated, KnownServers, Scheme, Store, StoreOptions, migrate, open};
+use crate::{BulkCreated, KnownServers, Scheme, Store, StoreOptions, VisitsOptions, migrate, open};
 
 /// A migrated store; its files go with the value.
 pub struct TemporaryStore {
@@ -166,6 +166,31 @@ pub async fn hold(url: &str, table: &str) -> impl Sized + use<> {
     session
 }
 
+/// A ClickHouse server in a temporary directory, by its port. It ends as [`Server`] does.
+static CLICKHOUSE: LazyLock<(u16, Child)> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a temporary directory").keep();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/clickhouse");
+    let mut child = Command::new(script)
+        .arg(directory)
+        .args(["0", "watch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("scripts/clickhouse");
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut port)
+        .expect("text");
+    (port.trim_end().parse().expect("a port"), child)
+});
+
+/// The URL of a new database of ClickHouse.
+pub fn new_clickhouse() -> SecretString {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (port, number) = (CLICKHOUSE.0, NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("clickhouse://127.0.0.1:{port}/test{number}").into()
+}
+
 /// A store of its own.
 pub struct Fixture {
     /// The store.
@@ -179,12 +204,28 @@ pub struct Fixture {
 impl Fixture {
     /// A migrated store on an engine.
     pub async fn new(scheme: Scheme) -> Self {
+        Self::with_visits(scheme, None).await
+    }
+
+    /// As [`Self::new`], with visits in ClickHouse.
+    pub async fn with_clickhouse(scheme: Scheme) -> Self {
+        let visits = VisitsOptions {
+            url: new_clickhouse(),
+            retention_days: None,
+        };
+        Self::with_visits(scheme, Some(visits)).await
+    }
+
+    async fn with_visits(scheme: Scheme, visits: Option<VisitsOptions>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let url = match scheme {
             Scheme::Sqlite => format!("sqlite:{}/made/links.db", directory.path().display()),
             Scheme::Postgres => new_database().await,
         };
-        let options = options(&url);
+        let options = StoreOptions {
+            visits,
+            ..options(&url)
+        };
         migrate(&options, &KEY).await.expect("an empty place");
         Self {
             store: open(&options).await.expect("a migrated database"),
@@ -226,8 +267,12 @@ impl Fixture {
         }
     }
 
-    /// The number of rows of a table.
+    /// The number of rows of a table, where it is: visits may be in ClickHouse.
     pub async fn count(&self, table: &str) -> i64 {
+        if let (Some(sink), "visits") = (&self.store.sink, table) {
+            let all = sink.count_all().await.expect("a running server");
+            return all.cast_signed();
+        }
         let url = self.options.url.expose_secret();
         let statement = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
         let count = match Scheme::of(url).expect("a scheme") {
@@ -321,6 +366,7 @@ pub fn options(url: &str) -> StoreOptions {
         statement_timeout: Duration::from_secs(20),
         lock_timeout: Duration::from_secs(20),
         find_by_target: false,
+        visits: None,
     }
 }
 
@@ -471,6 +517,36 @@ macro_rules! in_every_store {
                     super::$test($crate::testing::Fixture::new(scheme).await).await;
                 }
             )*
+        }
+    };
+}
+
+/// As [`in_every_store!`], and once more on each engine with visits in ClickHouse.
+#[macro_export]
+macro_rules! in_every_store_of_visits {
+    ($($test:ident,)*) => {
+        $crate::in_every_store! { $($test,)* }
+        mod clickhouse {
+            mod beside_sqlite {
+                $(
+                    #[tokio::test]
+                    async fn $test() {
+                        let scheme = $crate::Scheme::Sqlite;
+                        let fixture = $crate::testing::Fixture::with_clickhouse(scheme).await;
+                        super::super::$test(fixture).await;
+                    }
+                )*
+            }
+            mod beside_postgres {
+                $(
+                    #[tokio::test]
+                    async fn $test() {
+                        let scheme = $crate::Scheme::Postgres;
+                        let fixture = $crate::testing::Fixture::with_clickhouse(scheme).await;
+                        super::super::$test(fixture).await;
+                    }
+                )*
+            }
         }
     };
 }

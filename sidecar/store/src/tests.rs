@@ -5,6 +5,7 @@ mod bulk;
 mod campaigns;
 mod changes;
 mod chunks;
+mod clickhouse;
 mod domains;
 mod erasure;
 mod exports;

@@ -3,14 +3,17 @@
 mod agents;
 mod counts;
 mod day_keys;
+pub(crate) mod erasing;
 pub(crate) mod erasure;
 mod export;
 mod keeping;
 mod listing;
 mod moves;
+mod moving;
 mod pruning;
 mod quarantine;
 mod reclassify;
+mod sink;
 mod sketches;
 mod values;
 mod watch;

@@ -7,6 +7,7 @@ mod campaign_links;
 mod campaigns;
 mod citizen;
 mod cli;
+mod clickhouse;
 mod clients;
 mod clocks;
 mod cluster_publishing;

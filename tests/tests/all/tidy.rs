@@ -13,7 +13,11 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("ngx-module", &["resolver"]),
     ("sidecar/core", &["vocabulary"]),
     ("sidecar/api", &["sidecar/core", "vocabulary"]),
-    ("sidecar/store", &["sidecar/core", "vocabulary"]),
+    ("sidecar/clickhouse", &["sidecar/core", "vocabulary"]),
+    (
+        "sidecar/store",
+        &["sidecar/clickhouse", "sidecar/core", "vocabulary"],
+    ),
     ("sidecar/publisher", &["sidecar/core", "vocabulary"]),
     ("sidecar/enrich", &["sidecar/core"]),
     (
@@ -53,10 +57,11 @@ const ARROWS: [(&str, &[&str]); 14] = [
 const HTTP: &[&str] = &["sidecar/http", "sidecar/client", "sidecar/warehouse"];
 
 /// The crates whose manifests may name a library, tests of them aside.
-const LIBRARIES: [(&str, &[&str]); 15] = [
+const LIBRARIES: [(&str, &[&str]); 16] = [
     ("axum", &["sidecar/http"]),
     ("schemars", &["sidecar/api", "sidecar/http"]),
     ("sqlx", &["sidecar/store"]),
+    ("clickhouse", &["sidecar/clickhouse"]),
     ("redis", &["sidecar/publisher"]),
     ("ua-parser", &["sidecar/enrich"]),
     ("fancy-regex", &["sidecar/enrich"]),

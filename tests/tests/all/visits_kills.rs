@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use shortlink_tests::chance::Chance;
+use shortlink_tests::clickhouse::ClickHouse;
 use shortlink_tests::http;
 use shortlink_tests::postgres::Postgres;
-use shortlink_tests::stack::{Stack, directory};
+use shortlink_tests::stack::{Stack, StackOptions, directory};
 use shortlink_tests::visits::Account;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
@@ -31,14 +32,41 @@ const TAKEN_OVER: Duration = Duration::from_secs(12);
 
 #[test]
 fn every_answered_visit_is_stored_once_or_counted_as_lost() {
-    visits_outlive_kills(Stack::start());
+    visits_outlive_kills(Stack::start(), None);
 }
 
 #[test]
 fn every_answered_visit_is_stored_once_on_postgres_or_counted_as_lost() {
     let directory = directory();
     let postgres = Postgres::start(directory.path());
-    visits_outlive_kills(Stack::on(&postgres));
+    visits_outlive_kills(Stack::on(&postgres), None);
+}
+
+#[test]
+fn every_answered_visit_is_stored_once_in_clickhouse_or_counted_as_lost() {
+    let directory = directory();
+    let clickhouse = ClickHouse::start(directory.path());
+    let stack = Stack::with(&with_clickhouse(&clickhouse));
+    visits_outlive_kills(stack, Some(clickhouse));
+}
+
+#[test]
+fn every_answered_visit_is_stored_once_in_clickhouse_beside_postgres_or_counted_as_lost() {
+    let directory = directory();
+    let postgres = Postgres::start(directory.path());
+    let clickhouse = ClickHouse::start(directory.path());
+    let stack = Stack::with(&StackOptions {
+        database: Some(postgres.url()),
+        ..with_clickhouse(&clickhouse)
+    });
+    visits_outlive_kills(stack, Some(clickhouse));
+}
+
+fn with_clickhouse(clickhouse: &ClickHouse) -> StackOptions {
+    StackOptions {
+        sidecar: format!("[visits]\nclickhouse = \"{}\"\n", clickhouse.url()),
+        ..StackOptions::default()
+    }
 }
 
 #[test]
@@ -143,7 +171,7 @@ fn kill_worker(stack: &Stack, place: u64) {
     stack.nginx.kill_workers(&[worker]);
 }
 
-fn visits_outlive_kills(mut stack: Stack) {
+fn visits_outlive_kills(mut stack: Stack, mut clickhouse: Option<ClickHouse>) {
     let kills = std::env::var("SHORTLINK_KILLS").ok();
     let kills = kills.map_or(KILLS, |kills| kills.parse().expect("SHORTLINK_KILLS"));
     let codes: Vec<String> = (0..20)
@@ -161,6 +189,11 @@ fn visits_outlive_kills(mut stack: Stack) {
         for round in 0..kills {
             ledger.wait_for_more(chance.below(300));
             pass(chance.time_below(Duration::from_millis(50)));
+            if let (Some(clickhouse), 1) = (&mut clickhouse, round % 2) {
+                clickhouse.kill();
+                ledger.wait_for_more(chance.below(100));
+                clickhouse.start_again();
+            }
             match round % 3 {
                 0 => kill_worker(&stack, chance.below(100)),
                 1 => {
@@ -212,4 +245,9 @@ fn visits_outlive_kills(mut stack: Stack) {
     assert!(all.contains(&count), "{count} are stored: {told:?}");
     let counted = stack.api("GET", "/v1/stats", None).json()["visits"]["total"].clone();
     assert_eq!(counted, count, "what is counted is what is stored");
+    let of_links = codes.iter().map(|code| {
+        let link = stack.api("GET", &format!("/v1/links/{code}"), None).json();
+        link["visits"]["total"].as_u64().unwrap_or_default()
+    });
+    assert_eq!(of_links.sum::<u64>(), count, "links have the same visits");
 }

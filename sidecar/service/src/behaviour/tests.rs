@@ -9,7 +9,7 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Device, DeviceKind};
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::visitor::VisitorId;
-use shortlink_store::in_every_store;
+use shortlink_store::in_every_store_of_visits;
 use shortlink_store::testing::{Fixture, NOW, code, create, keep, visit};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::jobs::{Outcome, Run};
 use crate::reclassify::People;
 use crate::testing::claims;
 
-in_every_store! {
+in_every_store_of_visits! {
     a_sweep_of_recipients_links_is_not_human,
     telephones_behind_an_address_stay_human,
     a_killed_run_and_two_at_once_count_nothing_twice,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value as Json, json};
+use shortlink_clickhouse::{Erasure, ErasureOf};
 use shortlink_core::audit::ChangedBy;
 use shortlink_core::bulk::{BulkAction, BulkJob, BulkOutcome, BulkStep, SelectedBy, Selection};
 use shortlink_core::link::{Edit, Link};
@@ -12,7 +13,7 @@ use super::super::db::Db;
 use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
-use super::super::visits::erasure;
+use super::super::visits::{erasing, erasure};
 use super::super::{changes, links, listing};
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
@@ -152,6 +153,14 @@ pub(super) async fn erase_campaign(
     }
     let (id, after) = (id.get().cast_signed(), place.at.1);
     let erased = &mut job.erased;
+    let elsewhere = Erasure {
+        of: ErasureOf::Campaign(id),
+        until: job.created_at.as_millisecond(),
+        batch: 0,
+    };
+    if let Some(is_done) = erasing::erase(db, job.id, elsewhere, erased).await? {
+        return Ok(if is_done { links } else { place });
+    }
     let last = erasure::erase_of_campaign(db, id, after, job.created_at, now, erased).await?;
     Ok(last.map_or(links, |last| Place {
         at: (0, last),
@@ -277,7 +286,16 @@ async fn erase(
             }
         }
         let until = job.created_at;
-        if !erasure::erase_of_links(db, &codes, until, now, &mut job.erased).await? {
+        let elsewhere = Erasure {
+            of: ErasureOf::Links(codes.iter().map(Code::to_string).collect()),
+            until: until.as_millisecond(),
+            batch: 0,
+        };
+        let is_done = match erasing::erase(db, job.id, elsewhere, &mut job.erased).await? {
+            Some(is_done) => is_done,
+            None => erasure::erase_of_links(db, &codes, until, now, &mut job.erased).await?,
+        };
+        if !is_done {
             return Ok(false);
         }
     }

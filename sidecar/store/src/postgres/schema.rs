@@ -31,6 +31,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0018_repeated_leases",
     "0019_upload_moments",
     "0020_visit_order",
+    "0021_visit_sink",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

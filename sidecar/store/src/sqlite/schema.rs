@@ -34,6 +34,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0023_repeated_leases",
     "0024_upload_moments",
     "0025_visit_ids",
+    "0026_visit_sink",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -15,9 +15,9 @@ use super::visits::query;
 use crate::sql::sql;
 use crate::testing::*;
 use crate::visits::erasure::{erase_of_campaign, erase_of_links};
-use crate::{BulkCreated, Scheme, Store, in_every_store};
+use crate::{BulkCreated, Scheme, Store, in_every_store_of_visits};
 
-in_every_store! {
+in_every_store_of_visits! {
     late_visits_of_an_erased_link_are_dropped,
     visits_after_an_erasure_are_corrected_where_they_were_counted,
     the_visits_of_a_campaign_are_erased_while_others_are_stored,

@@ -11,9 +11,9 @@ use shortlink_core::visit::visitor::VisitorId;
 
 use super::visits::{create_member, of_class, query};
 use crate::testing::*;
-use crate::{Store, in_every_store};
+use crate::{Store, in_every_store_of_visits};
 
-in_every_store! {
+in_every_store_of_visits! {
     refused_visits_count_neither_as_persons_nor_as_visitors_nor_towards_a_limit,
     persons_who_were_refused_are_counted_apart_once_their_visits_are_judged_again,
 }

@@ -12,9 +12,9 @@ use shortlink_core::visit::class::Class;
 
 use super::visits::{create_member, query};
 use crate::testing::*;
-use crate::{Store, in_every_store};
+use crate::{Store, in_every_store_of_visits};
 
-in_every_store! {
+in_every_store_of_visits! {
     the_first_values_of_a_day_have_names_and_all_add_up,
     visits_without_a_name_are_found_when_they_are_classified_again,
     values_of_old_days_are_forgotten_and_leave_room,

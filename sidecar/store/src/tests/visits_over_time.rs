@@ -5,10 +5,10 @@ use shortlink_core::testing::moment;
 use shortlink_core::visit::class::Class;
 
 use super::visits::{create_member, of_class, query};
-use crate::in_every_store;
+use crate::in_every_store_of_visits;
 use crate::testing::*;
 
-in_every_store! {
+in_every_store_of_visits! {
     values_are_counted_by_hour_and_by_day,
 }
 

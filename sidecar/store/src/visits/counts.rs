@@ -8,6 +8,7 @@ use shortlink_core::ports::{
 use shortlink_core::visit::sketch::Stored;
 use vocabulary::Code;
 
+use super::sink::asked;
 use super::{ALL, HOUR_MS, LinkKey, MINUTE_MS, OF_LINKS, class, sketches};
 use crate::db::Db;
 use crate::rows::find_id;
@@ -35,6 +36,9 @@ const LATEST: [&str; 3] = [
 impl Store {
     /// Counts visits by time and class.
     pub async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
+        if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
+            return asked("count visits", sink.by_time(code, hours(query)).await);
+        }
         self.read("count visits", query, |db, query| {
             Box::pin(by_time(db, query))
         })
@@ -49,6 +53,10 @@ impl Store {
         query: &CountQuery,
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
+        if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
+            let counts = sink.by_value(code, hours(query), dimension);
+            return asked("count visits", counts.await);
+        }
         let args = (query, dimension);
         self.read("count visits", args, |db, (query, dimension)| {
             Box::pin(by_value(db, query, *dimension))
@@ -65,6 +73,10 @@ impl Store {
         values: &[String],
         by: Intervals,
     ) -> Result<Vec<ValueTimeCount>, StoreError> {
+        if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
+            let counts = sink.over_time(code, hours(query), dimension, values, by);
+            return asked("count visits", counts.await);
+        }
         let args = (query, dimension, values, by);
         self.read("count visits", args, |db, args| {
             Box::pin(async move {
@@ -79,6 +91,9 @@ impl Store {
     /// period that are still stored. For others it is an estimate ([`shortlink_core::visit::sketch`])
     /// of each whole day of which the period has a part.
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
+        if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
+            return asked("count visitors", sink.visitors(code, hours(query)).await);
+        }
         self.read("count visitors", query, |db, query| {
             Box::pin(visitors(db, query))
         })
@@ -88,6 +103,9 @@ impl Store {
     /// Counts the visits of each link, with when the last was: of those that were visited, in no
     /// order.
     pub async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
+        if let Some(sink) = &self.sink {
+            return asked("count the visits of links", sink.totals(codes).await);
+        }
         self.read("count the visits of links", codes, |db, codes| {
             Box::pin(totals(db, codes))
         })

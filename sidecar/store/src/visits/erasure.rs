@@ -58,6 +58,9 @@ const LOCK: i64 = 0x7368_6f72_6275_7269;
 /// later wait until this transaction ends. SQLite has one writer.
 pub(crate) async fn wait_for_ingestion(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Postgres {
+        // In the order in which they lock both.
+        let sql = sql!("SELECT id FROM visit_sink WHERE id = 1 FOR UPDATE");
+        db.run(sql, &[]).await?;
         let sql = sql!("SELECT pg_advisory_xact_lock($1)");
         db.run(sql, args![LOCK]).await?;
     }

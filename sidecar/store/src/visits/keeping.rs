@@ -1,17 +1,22 @@
 //! Stores new visits and their counts, and finds the links that reach their limit of visits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
+use shortlink_clickhouse::{Batch, VisitRow};
 use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
 
 use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
+use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
-use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some};
+use super::{
+    ALL, Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some,
+};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::shared::DAY_MS;
@@ -31,11 +36,48 @@ impl Store {
         visits: Vec<Visit>,
         now: Timestamp,
     ) -> Result<KeptVisits, StoreError> {
+        if let Some(sink) = &self.sink {
+            self.renew_ids(sink).await?;
+            // While a batch can't be inserted, no other is stored: visits wait in Redis.
+            if self.has_unsent.load(Ordering::Relaxed) {
+                self.flush_visits().await?;
+                self.has_unsent.store(false, Ordering::Relaxed);
+            }
+            let (kept, pending) = self.store_visits(visits, now, true).await?;
+            let Some(Pending { batch, limits }) = pending else {
+                return Ok(kept);
+            };
+            let mut ended = sink::known_ended(&limits);
+            let sent = async {
+                self.send(sink, &batch).await?;
+                self.ended(sink, limits).await
+            };
+            match sent.await {
+                Ok(all) => ended = all,
+                // The visits are stored in SQL, from where they are inserted before any others.
+                Err(error) => {
+                    self.has_unsent.store(true, Ordering::Relaxed);
+                    tracing::warn!(error = %error.source, "visits wait in SQL for ClickHouse");
+                }
+            }
+            return Ok(KeptVisits { ended, ..kept });
+        }
         if let Engine::Postgres(store) = &self.engine {
             self.make_days(&store.days, &visits, now).await?;
         }
-        self.run_tx("store visits", (visits, now), |db, (visits, now)| {
-            Box::pin(keep(db, visits, *now))
+        let (kept, _) = self.store_visits(visits, now, false).await?;
+        Ok(kept)
+    }
+
+    async fn store_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+        in_clickhouse: bool,
+    ) -> Result<(KeptVisits, Option<Pending>), StoreError> {
+        let args = (visits, now, in_clickhouse);
+        self.run_tx("store visits", args, |db, (visits, now, in_clickhouse)| {
+            Box::pin(keep(db, visits, *now, *in_clickhouse))
         })
         .await
     }
@@ -45,11 +87,22 @@ async fn keep(
     db: &mut Db<'_>,
     visits: &[Visit],
     now: Timestamp,
-) -> Result<KeptVisits, sqlx::Error> {
+    in_clickhouse: bool,
+) -> Result<(KeptVisits, Option<Pending>), sqlx::Error> {
+    let numbered = match in_clickhouse {
+        true => Some(sink::number(db, visits.len()).await?),
+        false => {
+            sink::stay_in_sql(db).await?;
+            None
+        }
+    };
     let mut places = take_new(db, visits, now).await?;
     let mut new: Vec<&Visit> = places.iter().map(|&place| &visits[place]).collect();
     let codes: Vec<&str> = new.iter().map(|visit| visit.code.as_str()).collect();
-    let keys = keys(db, &codes).await?;
+    let keys = match in_clickhouse {
+        true => codes.iter().copied().map(LinkKey::Code).collect(),
+        false => keys(db, &codes).await?,
+    };
     let links = links_of(db, &codes, &keys).await?;
     let campaign = |key: &LinkKey<'_>| links.get(key).and_then(|link| link.campaign);
     let campaigns: Vec<Option<i64>> = keys.iter().map(campaign).collect();
@@ -64,35 +117,71 @@ async fn keep(
             .clone()
             .map(|(visit, key)| (*visit, *key, campaign(key))),
     );
-    let agents = new.iter().map(|visit| (&*visit.user_agent, &*visit.agent));
-    let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
-    insert_agents(db, &agents, now).await?;
-    let first = next_id(db, new.len()).await?;
-    let rows = counted.zip(&agents).enumerate();
-    let rows = rows.map(|(place, ((visit, key), agent))| {
-        let id = first + place as i64;
-        values(visit, *key, campaign(key), agent.0, id)
-    });
-    let last = if db.scheme() == Scheme::Postgres {
-        postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
-        last_id(db).await?
+    let counted: Vec<_> = counted
+        .map(|(visit, key)| (*visit, *key, campaign(key)))
+        .collect();
+    let mut pending = None;
+    let ids = if let Some((id, first)) = numbered {
+        let rows = counted.iter().zip(first..);
+        let rows = rows.map(|((visit, _, campaign), number)| {
+            VisitRow::new(visit, number, id, campaign.unwrap_or(ALL))
+        });
+        let of_links = sink::of_links(&mut counts);
+        let limited = links.values();
+        let limited = limited.filter_map(|link| Some((link.code, link.max_visits?)));
+        let limited: Vec<(&str, i64)> = limited.collect();
+        let limits = sink::limits(db, &of_links, &limited, id).await?;
+        if !counted.is_empty() {
+            let batch = Batch::new(id, rows, of_links);
+            sink::store(db, &batch, now).await?;
+            pending = Some(Pending { batch, limits });
+        }
+        (first, first + counted.len() as i64 - 1)
     } else {
-        db.insert(INSERT, [""; COLUMNS + 2], sql!(""), rows).await?;
-        let last = first - 1 + new.len() as i64;
-        note_days(db, &new, last).await?;
-        last
+        insert(db, &counted, now).await?
     };
-    let ids = (first, last);
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
     sketches::add(db, &counts.visitors).await?;
-    let ended = ended(db, &links).await?;
-    Ok(KeptVisits {
+    let ended = match in_clickhouse {
+        true => Vec::new(),
+        false => ended(db, &links).await?,
+    };
+    let kept = KeptVisits {
         new: places,
         erased,
         ended,
-    })
+    };
+    Ok((kept, pending))
+}
+
+/// Inserts visits, each with the key of its link and its campaign, and their user agents; returns their first and last id.
+async fn insert(
+    db: &mut Db<'_>,
+    visits: &[(&Visit, LinkKey<'_>, Option<i64>)],
+    now: Timestamp,
+) -> Result<(i64, i64), sqlx::Error> {
+    let agents = visits
+        .iter()
+        .map(|(visit, ..)| (&*visit.user_agent, &*visit.agent));
+    let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
+    insert_agents(db, &agents, now).await?;
+    let first = next_id(db, visits.len()).await?;
+    let rows = visits.iter().zip(&agents).enumerate();
+    let rows = rows.map(|(place, ((visit, key, campaign), agent))| {
+        let id = first + place as i64;
+        values(visit, *key, *campaign, agent.0, id)
+    });
+    if db.scheme() == Scheme::Postgres {
+        postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
+        return Ok((first, last_id(db).await?));
+    }
+    db.insert(INSERT, [""; COLUMNS + 2], sql!(""), rows).await?;
+    let last = first - 1 + visits.len() as i64;
+    let new: Vec<&Visit> = visits.iter().map(|(visit, ..)| *visit).collect();
+    note_days(db, &new, last).await?;
+    Ok((first, last))
 }
 
 /// Takes ids for some visits, from the returned one on, that no visit ever had. PostgreSQL takes only this one; those of

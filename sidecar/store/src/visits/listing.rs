@@ -9,6 +9,7 @@ use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitL
 
 use super::counts::{LINK, link};
 use super::joined;
+use super::sink::asked;
 use crate::db::{Db, Statement};
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
@@ -38,6 +39,9 @@ impl Store {
         &self,
         listing: &VisitListing,
     ) -> Result<Listed<KeptVisit>, StoreError> {
+        if let Some(sink) = &self.sink {
+            return asked("list visits", sink.list(listing).await);
+        }
         self.read("list visits", listing, |db, listing| {
             Box::pin(list(db, listing, MOST_EXAMINED))
         })
@@ -162,6 +166,7 @@ impl Walk {
     }
 }
 
+/// Reads a visit as it is listed.
 pub(super) fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
     let with_version = |name, version| -> Result<Option<String>, sqlx::Error> {
         Ok(joined(row.find(name)?, row.find(version)?))

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use shortlink_core::ports::{OldCounts, StoreError};
 
+use super::sink::asked;
 use super::{EARLIER, HOUR_MS, MINUTE_MS, sketches};
 use crate::db::Db;
 use crate::shared::DAY_MS;
@@ -79,6 +80,12 @@ impl Store {
     /// Deletes some old counts, at most `limit` rows of each kind; returns their number. The totals
     /// of each link by class and the times of its last visits stay.
     pub async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError> {
+        if let (Some(sink), Some(before)) = (&self.sink, old.hours_before) {
+            // ClickHouse rewrites parts of its table for this: once a day.
+            let days = before.as_millisecond().div_euclid(DAY_MS);
+            let day = Timestamp::from_millisecond(days * DAY_MS).unwrap_or(before);
+            asked("delete old counts", sink.fold_hours(day).await)?;
+        }
         self.run_tx("delete old counts", (old, limit), |db, (old, limit)| {
             Box::pin(forget_counts(db, *old, *limit))
         })

@@ -2,7 +2,7 @@
 //!
 //! Every operation has bounded work, so that it can be called while visits are stored.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
 use shortlink_core::ports::{PeoplePage, StaleDay, StoreError, TimeSpan, VisitPage};
@@ -15,6 +15,7 @@ use super::agents::{NewAgent, insert_agents, note_agents};
 use super::keeping::{add, keys};
 use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
+use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
 use super::{ALL, Counts, EARLIER, asn, evidence, method, visitor_id};
@@ -32,6 +33,10 @@ pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, 
 impl Store {
     /// The numbers of the first and the last visit; `None` without visits.
     pub async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError> {
+        if let Some(sink) = &self.sink {
+            let times = (i64::MIN, i64::MAX);
+            return asked("count stored visits", sink.numbers(times).await);
+        }
         // Two questions: SQLite takes the first or the last of an index, and never both at once.
         let sql = sql!(
             "SELECT (SELECT min(id) FROM visits) AS first, (SELECT max(id) FROM visits) AS last"
@@ -48,6 +53,9 @@ impl Store {
         time: TimeSpan,
         limit: u32,
     ) -> Result<VisitPage, StoreError> {
+        if let Some(sink) = &self.sink {
+            return asked("read visits", sink.page(after, time, limit).await);
+        }
         // SQLite has no index by time: all are walked through.
         let sql = sql!(
             STORED,
@@ -79,6 +87,9 @@ impl Store {
         hours_since: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
+        if let Some(sink) = &self.sink {
+            return self.correct(sink, verdicts, hours_since, now).await;
+        }
         let args = (verdicts, hours_since, now);
         self.run_tx(
             "classify visits again",
@@ -117,6 +128,13 @@ impl Store {
         &self,
         (first, last): (i64, i64),
     ) -> Result<Option<(i64, i64)>, StoreError> {
+        if let Some(sink) = &self.sink {
+            let days = (
+                first.saturating_mul(DAY_MS),
+                (last + 1).saturating_mul(DAY_MS),
+            );
+            return asked("find the visits of days", sink.numbers(days).await);
+        }
         if matches!(self.engine, Engine::Postgres(_)) {
             // It has a part of the table for each day.
             return Ok(Some((i64::MIN, i64::MAX)));
@@ -135,6 +153,9 @@ impl Store {
         days: (i64, i64),
         limit: u32,
     ) -> Result<PeoplePage, StoreError> {
+        if let Some(sink) = &self.sink {
+            return asked("read visitors", sink.people(after, days, limit).await);
+        }
         let sql = sql!(
             "SELECT id, at, campaign_id, CASE WHEN class = 'human' THEN visitor END AS visitor \
              FROM visits WHERE id > $1 {|AND at >= $2 AND at < $3 }ORDER BY id LIMIT $4"
@@ -311,8 +332,16 @@ async fn reclassify(
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
     sketches::add(db, &moves.counts.visitors).await?;
-    // Marks the campaigns and days whose unique visitors have to be counted again.
-    let stale = moves.stale.iter();
+    mark_stale(db, &moves.stale).await?;
+    Ok(changed.len() as u64)
+}
+
+/// Marks the campaigns and days whose unique visitors have to be counted again.
+pub(super) async fn mark_stale(
+    db: &mut Db<'_>,
+    stale: &BTreeSet<(i64, i64)>,
+) -> Result<(), sqlx::Error> {
+    let stale = stale.iter();
     let stale = stale.map(|(campaign, day)| [(*campaign).into(), (*day).into()]);
     let sql = sql!(
         "INSERT INTO visit_stale_sketches AS stale (campaign_id, day, generation) \
@@ -322,7 +351,7 @@ async fn reclassify(
          ON CONFLICT (campaign_id, day) DO UPDATE SET generation = stale.generation + 1"
     );
     db.run_table(sql, stale, &[]).await?;
-    Ok(changed.len() as u64)
+    Ok(())
 }
 
 /// Writes verdicts on visits that are unchanged since they were read; returns their numbers.
@@ -371,7 +400,7 @@ async fn update(
 
 /// Removes counts of 0 or less: a count that was deleted before visits were subtracted is below 0. A
 /// negative count of [`EARLIER`] stays: earlier hours are still to be added to it.
-async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
+pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
     let less = less.map(|((key, hour, class), _)| [(*key).into(), (*hour).into(), (*class).into()]);
     let less: Vec<_> = less.collect();

@@ -15,6 +15,7 @@ use shortlink_core::visit::class::pretence::is_pretended;
 use shortlink_core::visit::stored::StoredVisit;
 
 use super::reclassify::{STORED, stored_visit};
+use super::sink::asked;
 use super::{asn, evidence, visitor_id};
 use crate::Store;
 use crate::db::Db;
@@ -57,6 +58,10 @@ impl Store {
         stretch: Stretch,
         limit: u32,
     ) -> Result<(Vec<Watched>, Option<i64>), StoreError> {
+        if let Some(sink) = &self.sink {
+            let read = sink.watched(after, stretch, limit).await;
+            return asked("read visits to judge", read);
+        }
         let sql = sql!(
             "SELECT visits.id, at, code, visitor, client, agent_id, user_agent, isp, asn, evidence, \
              class, reason, device FROM \
@@ -80,6 +85,9 @@ impl Store {
         numbers: &[i64],
         times: (i64, i64),
     ) -> Result<Vec<StoredVisit>, StoreError> {
+        if let Some(sink) = &self.sink {
+            return asked("read visits", sink.stored(numbers, times).await);
+        }
         let sql = sql!(
             STORED,
             "visits JOIN visit_agents ON visit_agents.id = agent_id \

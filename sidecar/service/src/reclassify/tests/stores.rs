@@ -20,7 +20,7 @@ use shortlink_core::visit::class::{Class, Classification, Evidence, classify};
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
 use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, erase_visits, keep, visit};
-use shortlink_store::{Scheme, Store, in_every_store};
+use shortlink_store::{Scheme, Store, in_every_store_of_visits};
 use tokio_util::sync::CancellationToken;
 use vocabulary::CampaignId;
 use vocabulary::visit::evidence::VisitEvidence;
@@ -29,12 +29,21 @@ use crate::jobs::{Outcome, Run};
 use crate::reclassify::{People, Reclassify, Report};
 use crate::testing::claims;
 
-in_every_store! {
+in_every_store_of_visits! {
     visits_classified_again_are_counted_as_if_they_always_had_been_so,
     visits_are_classified_again_while_others_come_and_by_several_at_once,
-    visits_that_are_gone_or_another_are_left_alone,
     people_are_counted_again_only_for_days_that_nobody_has_touched,
     a_day_that_goes_on_is_counted_for_a_bounded_share_of_the_time,
+}
+
+/// Changes rows of SQL.
+mod in_sql {
+    use super::visits_that_are_gone_or_another_are_left_alone;
+    use shortlink_store::in_every_store;
+
+    in_every_store! {
+        visits_that_are_gone_or_another_are_left_alone,
+    }
 }
 
 const AGENTS: [&str; 5] = [
@@ -210,7 +219,10 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
         ("visit_hours", fresh.count("visit_hours").await),
         ("visit_stale_sketches", 0),
     ] {
-        assert_eq!(fixture.count(table).await, rows, "{table}");
+        // ClickHouse has the hours of links, as contributions.
+        if fixture.options.visits.is_none() || table != "visit_link_hours" {
+            assert_eq!(fixture.count(table).await, rows, "{table}");
+        }
     }
     let (mut found, mut fresh) = (listed(&fixture.store).await, listed(&fresh.store).await);
     for visits in [&mut found, &mut fresh] {

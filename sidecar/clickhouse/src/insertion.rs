@@ -1,0 +1,228 @@
+//! Insertion of batches: changes of the tables that SQL has stored before.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use clickhouse::insert_formatted::InsertFormatted;
+use clickhouse::{Client, Row};
+use serde::Deserialize;
+
+use crate::{ClickHouse, Fault, PATIENCE, VisitRow};
+
+/// Writes ClickHouse's format RowBinary.
+#[derive(Debug, Default)]
+pub(crate) struct RowBinary(Vec<u8>);
+
+impl RowBinary {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    pub(crate) fn number(&mut self, number: i64) -> &mut Self {
+        self.bytes(&number.to_le_bytes())
+    }
+
+    /// A value of a column that can be without one.
+    pub(crate) fn some(&mut self, bytes: Option<&[u8]>) -> &mut Self {
+        match bytes {
+            Some(bytes) => self.bytes(&[0]).bytes(bytes),
+            None => self.bytes(&[1]),
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        let mut length = text.len();
+        while length >= 0x80 {
+            self.0.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.0.push(length as u8);
+        self.bytes(text.as_bytes())
+    }
+}
+
+/// A contribution of a batch to the counts of a link: visits of a class within an hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkCount<'a> {
+    /// The link's code.
+    pub code: &'a str,
+    /// The class of the visits.
+    pub class: &'a str,
+    /// The number of visits; below 0 where visits leave a class.
+    pub visits: i64,
+    /// The time of the last of them, in milliseconds since 1970.
+    pub last_at: i64,
+    /// Their hour is not counted apart any more.
+    pub is_earlier: bool,
+}
+
+/// Rows that are inserted together, in a form that can be stored meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Names the batch uniquely; those of later ones are greater.
+    pub id: i64,
+    /// Rows of visits in RowBinary.
+    visits: Vec<u8>,
+    /// Rows of counts in RowBinary.
+    counts: Vec<u8>,
+}
+
+impl Batch {
+    /// The batch of some visits and contributions, which are in the order of their codes.
+    pub fn new<'a>(
+        id: i64,
+        visits: impl IntoIterator<Item = VisitRow>,
+        counts: impl IntoIterator<Item = LinkCount<'a>>,
+    ) -> Self {
+        let mut rows = RowBinary::default();
+        for visit in visits {
+            visit.write(&mut rows);
+        }
+        let mut of_links = RowBinary::default();
+        // Nearly always 0, so that it takes no space.
+        let (mut before, mut place) = ("", 0_u32);
+        for count in counts {
+            place = if count.code == before { place + 1 } else { 0 };
+            before = count.code;
+            let visits = i32::try_from(count.visits).unwrap_or(i32::MAX);
+            of_links.text(count.code).number(id);
+            of_links.bytes(&place.to_le_bytes()).number(count.last_at);
+            of_links.text(count.class).bytes(&visits.to_le_bytes());
+            of_links.bytes(&[u8::from(count.is_earlier)]);
+        }
+        Self {
+            id,
+            visits: rows.0,
+            counts: of_links.0,
+        }
+    }
+
+    /// The stored form of the rows.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let mut stored = (self.visits.len() as u64).to_le_bytes().to_vec();
+        stored.extend_from_slice(&self.visits);
+        stored.extend_from_slice(&self.counts);
+        lz4_flex::compress_prepend_size(&stored)
+    }
+
+    /// Restores a batch; `None` for anything that [`Batch::to_stored`] does not write.
+    pub fn from_stored(id: i64, stored: &[u8]) -> Option<Self> {
+        let stored = lz4_flex::decompress_size_prepended(stored).ok()?;
+        let (length, rows) = stored.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (visits, counts) = rows.split_at_checked(length)?;
+        Some(Self {
+            id,
+            visits: visits.to_vec(),
+            counts: counts.to_vec(),
+        })
+    }
+}
+
+#[derive(Row, Deserialize)]
+struct Last {
+    batch: i64,
+    number: i64,
+}
+
+/// Names the columns of the counts in the order in which a batch has them.
+const COUNTS: &str = "code, batch, place, at, class, visits, is_earlier";
+
+impl ClickHouse {
+    /// Inserts the rows of a batch. A repetition changes nothing, also at the same time as the first one.
+    ///
+    /// # Errors
+    /// When the rows are not known to be stored.
+    pub async fn insert(&self, batch: &Batch) -> Result<(), Fault> {
+        let client = self.database().await?;
+        let columns = VisitRow::COLUMN_NAMES.join(", ");
+        let insertions = [
+            (
+                format!("INSERT INTO visits ({columns}) FORMAT RowBinary"),
+                &batch.visits,
+            ),
+            (
+                format!("INSERT INTO visit_counts ({COUNTS}) FORMAT RowBinary"),
+                &batch.counts,
+            ),
+        ];
+        for (sql, rows) in insertions {
+            if !rows.is_empty() {
+                // A database that was restored draws the same ids for other rows.
+                let mut hasher = DefaultHasher::new();
+                rows.hash(&mut hasher);
+                let token = format!("{}-{:x}", batch.id, hasher.finish());
+                self.send(&client, sql, token, rows).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The greatest ids of batches and numbers of visits that were stored, 0 without any.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn last_ids(&self) -> Result<(i64, i64), Fault> {
+        let client = self.database().await?;
+        let query = "SELECT ifNull(greatest((SELECT max(batch) FROM visits), \
+             (SELECT max(batch) FROM visit_counts)), 0) AS batch, \
+             ifNull((SELECT max(number) FROM visits), 0) AS number";
+        let last = self.rows::<Last>(client.query(query)).await?;
+        Ok(last
+            .first()
+            .map_or((0, 0), |last| (last.batch, last.number)))
+    }
+
+    async fn send(
+        &self,
+        client: &Client,
+        sql: String,
+        token: String,
+        rows: &[u8],
+    ) -> Result<(), Fault> {
+        let sent = async {
+            let mut insertion: InsertFormatted = client
+                .insert_formatted_with(sql)
+                .with_setting("insert_deduplication_token", token)
+                // A late event opens the partition of its month.
+                .with_setting("max_partitions_per_insert_block", "0")
+                .with_setting("async_insert", "0");
+            insertion.send(rows.to_vec().into()).await?;
+            insertion.end().await
+        };
+        let sent = async { sent.await.map_err(|error| self.fault(&error)) };
+        self.within(PATIENCE, sent).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_restored_as_they_were_stored() {
+        let visit = VisitRow {
+            number: 7,
+            code: "x".repeat(200),
+            ..VisitRow::default()
+        };
+        let count = |class| LinkCount {
+            code: "abc",
+            class,
+            visits: -1,
+            last_at: 5,
+            is_earlier: true,
+        };
+        let batch = Batch::new(9, [visit], [count("bot"), count("human")]);
+        assert_eq!(Batch::from_stored(9, &batch.to_stored()), Some(batch));
+        assert_eq!(Batch::from_stored(9, b"rubbish"), None);
+    }
+
+    #[test]
+    fn lengths_of_texts_are_in_groups_of_seven_bits() {
+        let mut rows = RowBinary::default();
+        rows.text(&"x".repeat(300));
+        assert_eq!(rows.0[..3], [0xac, 0x02, b'x']);
+        assert_eq!(rows.0.len(), 302);
+    }
+}

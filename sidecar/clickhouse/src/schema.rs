@@ -1,0 +1,179 @@
+//! The tables of visits.
+//!
+//! Both replace rows with the same key, so that an insertion can be repeated. A visit's key is its number. A count of a
+//! link is a contribution of one batch, and its key is the batch with a place in it; the link's counts are the sums.
+
+use clickhouse::{Client, Row};
+use serde::Deserialize;
+
+use crate::{ClickHouse, Fault, MUTATION_PATIENCE, PATIENCE};
+
+/// The version of the tables.
+pub(crate) const VERSION: u32 = 1;
+
+/// The number of blocks of each table among which ClickHouse drops a repeated one. The key of a row replaces what comes
+/// later than that.
+const WINDOW: u32 = 1000;
+
+/// The statements that make the tables. A repetition changes nothing.
+fn tables() -> [String; 3] {
+    let window = format!("non_replicated_deduplication_window = {WINDOW}");
+    [
+        "CREATE TABLE IF NOT EXISTS visits_owner (owner String, version UInt32) \
+         ENGINE = MergeTree ORDER BY owner"
+            .to_owned(),
+        // Numbers follow the order of storing, which is nearly that of time: neighbours resemble each other.
+        format!(
+            "CREATE TABLE IF NOT EXISTS visits (\
+             number Int64 CODEC(Delta, ZSTD), \
+             batch Int64 CODEC(Delta, ZSTD), \
+             at DateTime64(3, 'UTC') CODEC(Delta, ZSTD), \
+             code String CODEC(ZSTD), \
+             campaign Int64 CODEC(ZSTD), \
+             host LowCardinality(String) CODEC(ZSTD), \
+             client String CODEC(ZSTD), \
+             visitor Nullable(FixedString(16)) CODEC(ZSTD), \
+             user_agent LowCardinality(String) CODEC(ZSTD), \
+             browser LowCardinality(String) CODEC(ZSTD), \
+             browser_version LowCardinality(String) CODEC(ZSTD), \
+             os LowCardinality(String) CODEC(ZSTD), \
+             os_version LowCardinality(String) CODEC(ZSTD), \
+             device LowCardinality(String) CODEC(ZSTD), \
+             app LowCardinality(String) CODEC(ZSTD), \
+             referrer String CODEC(ZSTD), \
+             referrer_host LowCardinality(String) CODEC(ZSTD), \
+             language LowCardinality(String) CODEC(ZSTD), \
+             method LowCardinality(String) CODEC(ZSTD), \
+             status UInt16 CODEC(ZSTD), \
+             purpose LowCardinality(String) CODEC(ZSTD), \
+             evidence UInt32 CODEC(ZSTD), \
+             country LowCardinality(String) CODEC(ZSTD), \
+             province LowCardinality(String) CODEC(ZSTD), \
+             city LowCardinality(String) CODEC(ZSTD), \
+             isp LowCardinality(String) CODEC(ZSTD), \
+             asn Nullable(UInt32) CODEC(ZSTD), \
+             class LowCardinality(String) CODEC(ZSTD), \
+             reason LowCardinality(String) CODEC(ZSTD), \
+             ruleset UInt16 CODEC(ZSTD), \
+             INDEX by_code code TYPE bloom_filter(0.025) GRANULARITY 1, \
+             INDEX by_time at TYPE minmax GRANULARITY 1\
+             ) ENGINE = ReplacingMergeTree(batch) PARTITION BY toYYYYMM(at) ORDER BY (number, code) \
+             SETTINGS {window}, merge_with_ttl_timeout = 3600"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS visit_counts (\
+             code String CODEC(ZSTD), \
+             batch Int64 CODEC(T64, ZSTD), \
+             place UInt32 CODEC(ZSTD), \
+             at DateTime64(3, 'UTC') CODEC(T64, ZSTD), \
+             class LowCardinality(String) CODEC(ZSTD), \
+             visits Int32 CODEC(ZSTD), \
+             is_earlier UInt8 CODEC(ZSTD)\
+             ) ENGINE = ReplacingMergeTree ORDER BY (code, batch, place) \
+             SETTINGS {window}, index_granularity = 256"
+        ),
+    ]
+}
+
+#[derive(Row, Deserialize)]
+struct Owner {
+    owner: String,
+    version: u32,
+}
+
+#[derive(Row, Deserialize)]
+struct Text {
+    text: String,
+}
+
+impl ClickHouse {
+    /// Makes the database and its tables as far as they are missing, and has visits expire.
+    ///
+    /// # Errors
+    /// When the server can't do it, or the tables belong to another SQL database or another version.
+    pub async fn migrate(&self) -> Result<(), Fault> {
+        let create = format!("CREATE DATABASE IF NOT EXISTS {}", self.database);
+        self.execute(PATIENCE, self.client.query(&create)).await?;
+        let client = self.unchecked();
+        for table in tables() {
+            self.execute(PATIENCE, client.query(&table)).await?;
+        }
+        if self.owners(&client).await?.is_empty() {
+            let insert = "INSERT INTO visits_owner (owner, version) VALUES (?, ?)";
+            let insert = client.query(insert).bind(&self.owner).bind(VERSION);
+            self.execute(PATIENCE, insert).await?;
+        }
+        self.check().await
+    }
+
+    /// Deletes all visits and counts.
+    ///
+    /// # Errors
+    /// When they can't be deleted.
+    pub async fn clear(&self) -> Result<(), Fault> {
+        let client = self.database().await?;
+        for table in ["visits", "visit_counts"] {
+            let truncate = client.query(&format!("TRUNCATE TABLE {table}"));
+            self.execute(MUTATION_PATIENCE, truncate).await?;
+        }
+        Ok(())
+    }
+
+    async fn owners(&self, client: &Client) -> Result<Vec<Owner>, Fault> {
+        self.rows(client.query("SELECT owner, version FROM visits_owner"))
+            .await
+    }
+
+    /// Checks that the tables are those of this program, and that visits expire as they should.
+    pub(crate) async fn check(&self) -> Result<(), Fault> {
+        let client = self.unchecked();
+        let owners = self.owners(&client).await?;
+        let address = || self.address.clone();
+        let Some(Owner { owner, version }) = owners.first() else {
+            return Err(Fault::Missing {
+                address: address(),
+                reason: "visits_owner is empty".to_owned(),
+            });
+        };
+        if *owner != self.owner || owners.len() > 1 {
+            return Err(Fault::Owner { address: address() });
+        }
+        if *version != VERSION {
+            return Err(Fault::Version {
+                address: address(),
+                version: *version,
+                own: VERSION,
+                advice: match *version > VERSION {
+                    true => "install the version of this program that made them",
+                    false => "run `shortlink migrate`",
+                },
+            });
+        }
+        self.expire(&client).await
+    }
+
+    /// Sets the time after which ClickHouse deletes visits, if it is another one.
+    async fn expire(&self, client: &Client) -> Result<(), Fault> {
+        let query =
+            "SELECT engine_full AS text FROM system.tables WHERE database = ? AND name = 'visits'";
+        let found = self
+            .rows::<Text>(client.query(query).bind(&self.database))
+            .await?;
+        let found = found.first().map_or("", |it| &it.text);
+        let days = self
+            .retention_days
+            .map(|days| format!("toIntervalDay({days})"));
+        let change = match &days {
+            Some(days) if !found.contains(&format!("+ {days}")) => {
+                format!("ALTER TABLE visits MODIFY TTL toDateTime(at) + {days}")
+            }
+            None if found.contains(" TTL ") => "ALTER TABLE visits REMOVE TTL".to_owned(),
+            _ => return Ok(()),
+        };
+        // Later merges delete what is due: nothing is rewritten now.
+        let change = client
+            .query(&change)
+            .with_setting("materialize_ttl_after_modify", "0");
+        self.execute(MUTATION_PATIENCE, change).await
+    }
+}

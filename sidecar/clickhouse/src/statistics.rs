@@ -1,0 +1,244 @@
+//! Counts of links. Those of campaigns are in SQL.
+
+use std::collections::HashMap;
+
+use clickhouse::Row;
+use clickhouse::query::Query;
+use jiff::Timestamp;
+use serde::Deserialize;
+use shortlink_core::ports::{
+    DayVisitors, Dimension, Intervals, LinkTotal, MAX_COUNTED, TimeCount, ValueCount,
+    ValueTimeCount,
+};
+use shortlink_core::visit::class::Class;
+use vocabulary::Code;
+
+use crate::{ClickHouse, Fault};
+
+const HOUR_MS: i64 = 60 * 60 * 1000;
+
+/// The visits of a link that are counted: its latest ones.
+const LATEST: &str = "FROM (SELECT * FROM visits FINAL WHERE code = ? \
+     AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
+     ORDER BY number DESC LIMIT ?)";
+
+#[derive(Row, Deserialize)]
+struct Total {
+    code: String,
+    visits: i64,
+    human: i64,
+    refused: i64,
+    last_at: i64,
+}
+
+#[derive(Row, Deserialize)]
+struct Counted {
+    begin: i64,
+    value: String,
+    class: String,
+    visits: i64,
+}
+
+#[derive(Row, Deserialize)]
+struct Human {
+    code: String,
+    visits: i64,
+}
+
+#[derive(Row, Deserialize)]
+struct Visitors {
+    day: i64,
+    visitors: u64,
+}
+
+fn class(name: &str) -> Class {
+    Class::by_name(name).unwrap_or(Class::Unknown)
+}
+
+fn moment(ms: i64) -> Timestamp {
+    // Columns of ClickHouse hold no moment that this type can't.
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The column of a dimension.
+fn column(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Total => "''",
+        Dimension::Domain => "host",
+        Dimension::Country => "country",
+        Dimension::Device => "device",
+        Dimension::Browser => "browser",
+        Dimension::Os => "os",
+        Dimension::Referrer => "referrer_host",
+    }
+}
+
+impl ClickHouse {
+    /// Counts the visits of each link, with when the last was: of those that were visited, in no order.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, Fault> {
+        if codes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known: HashMap<&str, Code> = codes.iter().map(|code| (code.as_str(), *code)).collect();
+        let texts: Vec<&str> = known.keys().copied().collect();
+        let query = "SELECT code, toInt64(sum(c.visits)) AS visits, \
+             toInt64(sumIf(c.visits, class = 'human')) AS human, \
+             toInt64(sumIf(c.visits, class = 'refused')) AS refused, \
+             toUnixTimestamp64Milli(max(at)) AS last_at \
+             FROM visit_counts AS c FINAL WHERE code IN ? GROUP BY code HAVING visits > 0";
+        let query = self.database().await?.query(query).bind(texts);
+        let rows = self.rows::<Total>(query).await?.into_iter();
+        Ok(rows
+            .filter_map(|row| {
+                Some(LinkTotal {
+                    code: *known.get(&*row.code)?,
+                    visits: row.visits.unsigned_abs(),
+                    human: row.human.unsigned_abs(),
+                    refused: row.refused.unsigned_abs(),
+                    last_at: moment(row.last_at),
+                })
+            })
+            .collect())
+    }
+
+    /// Counts the human visits of links that batches before one have contributed.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn human_before(
+        &self,
+        codes: &[String],
+        batch: i64,
+    ) -> Result<HashMap<String, i64>, Fault> {
+        let query = "SELECT code, toInt64(sum(c.visits)) AS visits FROM visit_counts AS c FINAL \
+             WHERE code IN ? AND batch < ? AND class = 'human' GROUP BY code";
+        let query = self.database().await?.query(query).bind(codes).bind(batch);
+        let rows = self.rows::<Human>(query).await?.into_iter();
+        Ok(rows.map(|row| (row.code, row.visits)).collect())
+    }
+
+    /// Counts the visits of a link by hour and class, from one hour since 1970 on and before another.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn by_time(&self, code: &Code, hours: (i64, i64)) -> Result<Vec<TimeCount>, Fault> {
+        let query = "SELECT intDiv(toUnixTimestamp64Milli(at), 3600000) AS begin, '' AS value, \
+             toString(class) AS class, toInt64(sum(c.visits)) AS visits \
+             FROM visit_counts AS c FINAL WHERE code = ? AND is_earlier = 0 \
+             AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
+             GROUP BY begin, class HAVING visits <> 0 ORDER BY begin, class";
+        let query = self.database().await?.query(query).bind(code.as_str());
+        let rows = self.counted(in_hours(query, hours)).await?.into_iter();
+        Ok(rows
+            .map(|row| TimeCount {
+                hour: moment(row.begin * HOUR_MS),
+                class: class(&row.class),
+                visits: row.visits.unsigned_abs(),
+            })
+            .collect())
+    }
+
+    /// Counts the latest visits of a link by a dimension and class, the largest count first.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn by_value(
+        &self,
+        code: &Code,
+        hours: (i64, i64),
+        dimension: Dimension,
+    ) -> Result<Vec<ValueCount>, Fault> {
+        let column = column(dimension);
+        let query = format!(
+            "SELECT 0::Int64 AS begin, toString({column}) AS value, toString(class) AS class, \
+             toInt64(count()) AS visits {LATEST} \
+             GROUP BY value, class ORDER BY visits DESC, value, class"
+        );
+        let query = self.database().await?.query(&query).bind(code.as_str());
+        let query = in_hours(query, hours).bind(MAX_COUNTED);
+        let rows = self.counted(query).await?.into_iter();
+        Ok(rows
+            .map(|row| ValueCount {
+                value: row.value,
+                class: class(&row.class),
+                visits: row.visits.unsigned_abs(),
+            })
+            .collect())
+    }
+
+    /// Counts the latest visits of a link with one of some values by a dimension, time and class.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn over_time(
+        &self,
+        code: &Code,
+        hours: (i64, i64),
+        dimension: Dimension,
+        values: &[String],
+        by: Intervals,
+    ) -> Result<Vec<ValueTimeCount>, Fault> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (length, ahead) = (by.length.count(), by.ahead);
+        let column = column(dimension);
+        let query = format!(
+            "SELECT intDiv(toUnixTimestamp64Milli(at) + {ahead_ms}, {length_ms}) * {length} - {ahead} AS begin, \
+             toString({column}) AS value, toString(class) AS class, toInt64(count()) AS visits {LATEST} \
+             WHERE value IN ? GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class",
+            ahead_ms = ahead * HOUR_MS,
+            length_ms = length * HOUR_MS,
+        );
+        let query = self.database().await?.query(&query).bind(code.as_str());
+        let query = in_hours(query, hours).bind(MAX_COUNTED).bind(values);
+        let rows = self.counted(query).await?.into_iter();
+        Ok(rows
+            .map(|row| ValueTimeCount {
+                begin: moment(row.begin * HOUR_MS),
+                value: row.value,
+                class: class(&row.class),
+                visits: row.visits.unsigned_abs(),
+            })
+            .collect())
+    }
+
+    /// Counts the unique visitors of each day among the latest human visits of a link.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn visitors(
+        &self,
+        code: &Code,
+        hours: (i64, i64),
+    ) -> Result<Vec<DayVisitors>, Fault> {
+        let query = "SELECT intDiv(toUnixTimestamp64Milli(at), 86400000) AS day, \
+             uniqExact(visitor) AS visitors FROM (SELECT at, visitor FROM visits FINAL WHERE code = ? \
+             AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
+             AND class = 'human' AND visitor IS NOT NULL \
+             ORDER BY number DESC LIMIT ?) GROUP BY day ORDER BY day";
+        let query = self.database().await?.query(query).bind(code.as_str());
+        let query = in_hours(query, hours).bind(MAX_COUNTED);
+        let rows = self.rows::<Visitors>(query).await?.into_iter();
+        Ok(rows
+            .map(|row| DayVisitors {
+                day: moment(row.day * 24 * HOUR_MS),
+                visitors: row.visitors,
+            })
+            .collect())
+    }
+
+    async fn counted(&self, query: Query) -> Result<Vec<Counted>, Fault> {
+        self.rows(query).await
+    }
+}
+
+/// Binds the begin of the first and the end of the last hour.
+fn in_hours(query: Query, (since, until): (i64, i64)) -> Query {
+    query
+        .bind(since.saturating_mul(HOUR_MS))
+        .bind(until.saturating_mul(HOUR_MS))
+}

@@ -1,0 +1,111 @@
+//! The place of visits: this database, or ClickHouse.
+//!
+//! The database knows it (`visit_sink`), and a process whose configuration differs does not start: it would store visits
+//! where no other process reads them.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use shortlink_clickhouse::{ClickHouse, Fault, UrlError};
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::ports::StoreError;
+
+use crate::sql::sql;
+use crate::value::Row;
+use crate::{OpenError, Store, StoreOptions, VisitsOptions};
+
+/// The reason for which the store of visits can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum VisitsError {
+    /// Visits are in ClickHouse, and none is configured.
+    #[error("the visits of this database are in ClickHouse; set visits.clickhouse to its URL")]
+    InClickHouse,
+    /// ClickHouse is configured, and visits are in SQL.
+    #[error(
+        "the visits of this database are in SQL; run `shortlink migrate` to have ClickHouse store them, or remove visits.clickhouse"
+    )]
+    InSql,
+    /// Visits came while others were moved.
+    #[error(
+        "visits were stored while they were moved to ClickHouse, so they are still in SQL; stop every sidecar and run `shortlink migrate` again"
+    )]
+    Moving,
+    /// The URL is none.
+    #[error("visits.clickhouse {0}")]
+    Url(#[from] UrlError),
+    /// The database can't be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// ClickHouse can't be prepared.
+    #[error(transparent)]
+    ClickHouse(#[from] Fault),
+}
+
+/// The time limit of a statement of a move.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Names a database among those that may share a ClickHouse server.
+fn owner(key: &CodeKey) -> String {
+    let digest = Sha256::new_with_prefix(b"visits")
+        .chain_update(key.bytes())
+        .finalize();
+    digest[..8].iter().fold(String::new(), |mut name, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+        name
+    })
+}
+
+fn sink(store: &Store, options: &VisitsOptions) -> Result<ClickHouse, VisitsError> {
+    let owner = owner(&store.code_key);
+    Ok(ClickHouse::new(
+        &options.url,
+        owner,
+        options.retention_days,
+    )?)
+}
+
+/// The store of the visits of an open database; `None` if that is this database.
+pub(crate) async fn open(
+    store: &Store,
+    options: Option<&VisitsOptions>,
+) -> Result<Option<ClickHouse>, VisitsError> {
+    match (store.visits_are_elsewhere().await?, options) {
+        (false, None) => Ok(None),
+        (true, Some(options)) => sink(store, options).map(Some),
+        (true, None) => Err(VisitsError::InClickHouse),
+        (false, Some(_)) => Err(VisitsError::InSql),
+    }
+}
+
+/// Prepares ClickHouse, and moves visits there unless they are there already.
+pub(crate) async fn migrate(
+    options: &StoreOptions,
+    visits: &VisitsOptions,
+) -> Result<(), OpenError> {
+    // A move reads everything that there is.
+    let patient = StoreOptions {
+        statement_timeout: PATIENCE,
+        ..options.clone()
+    };
+    let store = crate::open_engine(&patient).await?;
+    let done = async {
+        let sink = sink(&store, visits)?;
+        sink.migrate().await?;
+        let is_done = store.visits_are_elsewhere().await? || store.move_visits(&sink).await?;
+        is_done.then_some(()).ok_or(VisitsError::Moving)
+    };
+    let done = done.await;
+    store.close().await;
+    Ok(done?)
+}
+
+impl Store {
+    pub(crate) async fn visits_are_elsewhere(&self) -> Result<bool, StoreError> {
+        let place = sql!("SELECT place FROM visit_sink WHERE id = 1");
+        let read = |row: &Row| Ok(row.get::<&str>("place")? == "clickhouse");
+        let found = self.one("find where visits are", place, &[], read).await?;
+        Ok(found.unwrap_or_default())
+    }
+}

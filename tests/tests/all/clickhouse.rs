@@ -1,0 +1,106 @@
+//! Visits in ClickHouse, while that is away, full, or not what it should be.
+
+use shortlink_tests::clickhouse::ClickHouse;
+use shortlink_tests::http;
+use shortlink_tests::stack::{Stack, StackOptions, directory};
+use shortlink_tests::wait::{SOON, until};
+
+fn stack(clickhouse: &ClickHouse) -> Stack {
+    Stack::with(&StackOptions {
+        sidecar: format!("[visits]\nclickhouse = \"{}\"\n", clickhouse.url()),
+        ..StackOptions::default()
+    })
+}
+
+fn visits(stack: &Stack, code: &str) -> Option<u64> {
+    let answer = stack.api("GET", &format!("/v1/links/{code}"), None);
+    (answer.status == 200).then(|| answer.json()["visits"]["total"].as_u64())?
+}
+
+fn wait_for_visits(stack: &Stack, code: &str, count: u64) {
+    until("the visits are stored", SOON, || {
+        visits(stack, code) == Some(count)
+    });
+}
+
+fn wait_for_message(stack: &Stack, words: &[&str]) {
+    until(&format!("the log has {words:?}"), SOON, || {
+        let log = stack.sidecar.log();
+        log.lines()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    });
+}
+
+/// Has ClickHouse execute a statement.
+fn execute(clickhouse: &ClickHouse, statement: &str) {
+    let request = http::request("POST", "/?database=shortlink", &[], statement.as_bytes());
+    let answer = http::try_send(clickhouse.port, "POST", &request).expect("an answer");
+    assert_eq!(
+        answer.status,
+        200,
+        "{}",
+        String::from_utf8_lossy(&answer.body)
+    );
+}
+
+#[test]
+fn while_clickhouse_is_away_or_full_links_work_and_visits_wait() {
+    let directory = directory();
+    let mut clickhouse = ClickHouse::start(directory.path());
+    let stack = stack(&clickhouse);
+    let code = stack.link("https://example.com/");
+    assert_eq!(stack.follow(&code).status, 302);
+    wait_for_visits(&stack, &code, 1);
+    clickhouse.kill();
+    for _ in 0..5 {
+        assert_eq!(stack.follow(&code).status, 302);
+    }
+    wait_for_message(&stack, &["ClickHouse at", "can't be reached", "start it"]);
+    let created = stack.link("https://example.com/new");
+    assert_eq!(stack.follow(&created).status, 302);
+    assert_eq!(visits(&stack, &code), None);
+    clickhouse.start_again();
+    wait_for_visits(&stack, &code, 6);
+    wait_for_visits(&stack, &created, 1);
+    clickhouse.fill(true);
+    assert_eq!(stack.follow(&code).status, 302);
+    wait_for_message(
+        &stack,
+        &["ClickHouse at", "no space left", "free or add some"],
+    );
+    clickhouse.fill(false);
+    wait_for_visits(&stack, &code, 7);
+}
+
+#[test]
+fn tables_of_another_version_or_database_are_refused_with_advice() {
+    let directory = directory();
+    let clickhouse = ClickHouse::start(directory.path());
+    let mut stack = stack(&clickhouse);
+    let code = stack.link("https://example.com/");
+    for (change, back, words) in [
+        (
+            "ALTER TABLE visits_owner UPDATE version = 9 WHERE 1 SETTINGS mutations_sync = 1",
+            "ALTER TABLE visits_owner UPDATE version = 1 WHERE 1 SETTINGS mutations_sync = 1",
+            ["have the version 9", "install the version"],
+        ),
+        (
+            "RENAME TABLE visits TO visits_before",
+            "RENAME TABLE visits_before TO visits",
+            ["lacks the tables of visits", "shortlink migrate"],
+        ),
+        (
+            "ALTER TABLE visits RENAME COLUMN host TO domain",
+            "ALTER TABLE visits RENAME COLUMN domain TO host",
+            ["differ from those", "restore them"],
+        ),
+    ] {
+        stack.sidecar.stop();
+        execute(&clickhouse, change);
+        stack.sidecar.start_again();
+        assert_eq!(stack.follow(&code).status, 302);
+        wait_for_message(&stack, &words);
+        execute(&clickhouse, back);
+    }
+    wait_for_visits(&stack, &code, 3);
+}
