@@ -5,10 +5,11 @@
 use clickhouse::Row;
 use serde::Deserialize;
 use shortlink_core::ports::{
-    KeptVisit, Listed, PeoplePage, Stretch, TimeSpan, VisitListing, VisitPage,
+    ExportedVisit, KeptVisit, Listed, PeoplePage, Stretch, TimeSpan, VisitListing, VisitPage,
 };
 use shortlink_core::visit::class::behaviour::Watched;
 use shortlink_core::visit::stored::StoredVisit;
+use vocabulary::CampaignId;
 
 use crate::{ClickHouse, Fault, VisitRow};
 
@@ -128,16 +129,18 @@ impl ClickHouse {
         self.rows(query.bind(listing.limit)).await
     }
 
-    /// The first visits behind a number, in the order of their numbers: of a time from one moment on and before another.
+    /// The first visits behind a number and up to another, in the order of their numbers: of a time from one moment on
+    /// and before another.
     async fn after(
         &self,
-        after: i64,
+        (after, up_to): (i64, i64),
         time: (i64, i64),
         limit: u32,
     ) -> Result<Vec<VisitRow>, Fault> {
         let Some((first, last)) = self.numbers(time).await? else {
             return Ok(Vec::new());
         };
+        let last = last.min(up_to);
         let client = self.database().await?;
         let after = after.max(first.saturating_sub(1));
         let mut span = i64::from(limit).max(FIRST_SPAN);
@@ -160,6 +163,24 @@ impl ClickHouse {
         }
     }
 
+    /// Reads the first visits behind a number and up to another, at most `limit`, without external ids.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn exported(
+        &self,
+        numbers: (i64, i64),
+        limit: u32,
+    ) -> Result<Vec<ExportedVisit>, Fault> {
+        let visits = self.after(numbers, TIMES, limit).await?.into_iter();
+        let exported = visits.map(|row| ExportedVisit {
+            campaign: CampaignId::new(row.campaign().unsigned_abs()),
+            visit: KeptVisit::from(row),
+            external_id: None,
+        });
+        Ok(exported.collect())
+    }
+
     /// Reads the visits of a time among the first `limit` behind a number.
     ///
     /// # Errors
@@ -169,7 +190,7 @@ impl ClickHouse {
             time.since.map_or(TIMES.0, |since| since.as_millisecond()),
             time.until.map_or(TIMES.1, |until| until.as_millisecond()),
         );
-        let visits = self.after(after, times, limit).await?;
+        let visits = self.after((after, i64::MAX), times, limit).await?;
         Ok(VisitPage {
             last: visits.last().map(|visit| visit.number),
             visits: visits.iter().filter_map(VisitRow::stored).collect(),
@@ -190,7 +211,7 @@ impl ClickHouse {
             days.0.saturating_mul(DAY_MS),
             days.1.saturating_add(1).saturating_mul(DAY_MS),
         );
-        let visits = self.after(after, times, limit).await?;
+        let visits = self.after((after, i64::MAX), times, limit).await?;
         let people = visits.iter().filter(|visit| visit.is_human());
         let people = people.filter_map(|visit| {
             Some((

@@ -127,6 +127,28 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
 }
 
 #[tokio::test]
+async fn an_export_continues_after_the_move() {
+    let mut fixture = Fixture::new(Scheme::Sqlite).await;
+    keep(&fixture.store, vec![visit(0, "a", "2026-06-01T12:00:00Z")]).await;
+    erase_visits(&fixture.store, &[code("a")], moment("2026-06-01T13:00:00Z")).await;
+    let before = fixture.store.visits_to_export().await.expect("a store");
+    fixture.options.visits = Some(VisitsOptions {
+        url: new_clickhouse(),
+        retention_days: None,
+    });
+    crate::migrate(&fixture.options, &KEY)
+        .await
+        .expect("a running server");
+    let moved = fixture.open().await;
+    keep(&moved, vec![visit(1, "b", "2026-06-01T14:00:00Z")]).await;
+    let after = moved.visits_to_export().await.expect("a store");
+    let exported = moved.exported_visits(before.stored, after.stored, 10).await;
+    let exported = exported.expect("a store");
+    assert_eq!(exported.len(), 1, "{before:?}, {after:?}");
+    assert_eq!(exported[0].visit.code, "b");
+}
+
+#[tokio::test]
 async fn a_link_ends_by_visits_from_before_it_had_a_limit() {
     let fixture = Fixture::with_clickhouse(Scheme::Sqlite).await;
     let store = &*fixture.store;

@@ -11,9 +11,9 @@ use vocabulary::visit::VisitId;
 
 use super::visits::create_member;
 use crate::testing::*;
-use crate::{Store, in_every_store};
+use crate::{Store, in_every_store_of_visits};
 
-in_every_store! {
+in_every_store_of_visits! {
     an_export_misses_no_visit_that_is_stored_meanwhile,
     visits_have_what_a_warehouse_joins_them_by,
     an_export_waits_for_the_second_judgement,

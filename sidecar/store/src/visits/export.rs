@@ -2,7 +2,8 @@
 //!
 //! An export reads up to a visit below which no other can appear. Transactions with new visits share a lock before they
 //! take ids, and an export waits for it ([`erasure::wait_for_ingestion`]): then all ids up to the last one are of visits
-//! that are committed, or of none. In SQLite, which has one writer, they always are.
+//! that are committed, or of none. In SQLite, which has one writer, they always are. Visits in ClickHouse get their
+//! numbers one transaction after another (`visit_sink`), and all batches are inserted before a visit is read.
 
 use std::collections::HashMap;
 
@@ -12,15 +13,33 @@ use vocabulary::{CampaignId, Code};
 
 use super::erasure;
 use super::listing::{self, COLUMNS};
+use super::sink::asked;
 use crate::Store;
 use crate::db::Db;
 use crate::rows::known_ids;
-use crate::sql::{IN_NUMBERS, sql};
+use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, args};
 
 /// The longest time from a visit to the creation of its link: clocks differ. Visits of an earlier link of the code are
 /// older.
 const CLOCKS_DIFFER_MS: i64 = 60_000;
+
+const STORED: Sql = sql!(
+    "SELECT {last_id|last_value - CASE WHEN is_called THEN 0 ELSE 1 END} AS stored, \
+     (SELECT min(first_id) - 1 FROM visit_stretches) AS judged FROM visit_ids"
+);
+
+/// Of visits in ClickHouse.
+const NUMBERED: Sql = sql!(
+    "SELECT numbers AS stored, (SELECT min(first_id) - 1 FROM visit_stretches) AS judged FROM visit_sink"
+);
+
+fn to_export(row: &Row) -> Result<VisitsToExport, sqlx::Error> {
+    let stored: i64 = row.get("stored")?;
+    let judged: Option<i64> = row.find("judged")?;
+    let judged = judged.unwrap_or(stored).min(stored);
+    Ok(VisitsToExport { stored, judged })
+}
 
 impl Store {
     /// The identity of this database, which its backups have, too: 16 hexadecimal digits.
@@ -30,23 +49,24 @@ impl Store {
 
     /// Finds up to which visits an export can go: visits that are stored later have greater numbers.
     pub async fn visits_to_export(&self) -> Result<VisitsToExport, StoreError> {
-        self.run_tx("find visits to export", (), |db, ()| {
-            Box::pin(async move {
-                erasure::wait_for_ingestion(db).await?;
-                let sql = sql!(
-                    "SELECT {last_id|last_value - CASE WHEN is_called THEN 0 ELSE 1 END} AS stored, \
-                     (SELECT min(first_id) - 1 FROM visit_stretches) AS judged FROM visit_ids"
-                );
-                db.get(sql, &[], |row| {
-                    let stored: i64 = row.get("stored")?;
-                    let judged: Option<i64> = row.find("judged")?;
-                    let judged = judged.unwrap_or(stored).min(stored);
-                    Ok(VisitsToExport { stored, judged })
-                })
-                .await
-            })
-        })
-        .await
+        let in_clickhouse = self.sink.is_some();
+        let found = self
+            .run_tx(
+                "find visits to export",
+                in_clickhouse,
+                |db, in_clickhouse| {
+                    Box::pin(async move {
+                        if *in_clickhouse {
+                            return db.get(NUMBERED, &[], to_export).await;
+                        }
+                        erasure::wait_for_ingestion(db).await?;
+                        db.get(STORED, &[], to_export).await
+                    })
+                },
+            )
+            .await?;
+        self.flush_visits().await?;
+        Ok(found)
     }
 
     /// Reads the visits behind the number `after` up to the number `last` in their order, at most `limit`.
@@ -56,7 +76,20 @@ impl Store {
         last: i64,
         limit: u32,
     ) -> Result<Vec<ExportedVisit>, StoreError> {
-        self.read("read visits to export", (after, last, limit), |db, args| {
+        let operation = "read visits to export";
+        if let Some(sink) = &self.sink {
+            let visits = asked(operation, sink.exported((after, last), limit).await)?;
+            return self
+                .read(operation, visits, |db, visits| {
+                    let mut visits = visits.clone();
+                    Box::pin(async move {
+                        add_external_ids(db, &mut visits).await?;
+                        Ok(visits)
+                    })
+                })
+                .await;
+        }
+        self.read(operation, (after, last, limit), |db, args| {
             let (after, last, limit) = *args;
             Box::pin(async move {
                 let sql = sql!(

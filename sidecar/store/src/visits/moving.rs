@@ -158,7 +158,8 @@ async fn settle(db: &mut Db<'_>, moved: Moved) -> Result<bool, sqlx::Error> {
     // New visits continue behind all that ever were, also erased ones: exports have gone so far.
     let note = sql!(
         "UPDATE visit_sink SET place = 'clickhouse', batches = $1, \
-         numbers = {max|greatest}($2, (SELECT {last_id|last_value} FROM visit_ids)) WHERE id = 1"
+         numbers = {max|greatest}($2, (SELECT {last_id|last_value - CASE WHEN is_called THEN 0 ELSE 1 END} \
+         FROM visit_ids)) WHERE id = 1"
     );
     db.run(note, args![moved.batches, moved.last.max(0)])
         .await?;
