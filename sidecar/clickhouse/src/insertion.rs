@@ -6,6 +6,7 @@ use clickhouse::insert_formatted::InsertFormatted;
 use clickhouse::{Client, Row};
 use serde::Deserialize;
 
+use crate::rows::VISITS;
 use crate::{ClickHouse, Fault, PATIENCE, VisitRow};
 
 /// Writes ClickHouse's format RowBinary.
@@ -126,7 +127,7 @@ struct Last {
 }
 
 /// Names the columns of the counts in the order in which a batch has them.
-const COUNTS: &str = "code, batch, place, at, class, visits, is_earlier";
+pub(crate) const COUNTS: &str = "code, batch, place, at, class, visits, is_earlier";
 
 impl ClickHouse {
     /// Inserts the rows of a batch. A repetition changes nothing, also at the same time as the first one.
@@ -135,10 +136,9 @@ impl ClickHouse {
     /// When the rows are not known to be stored.
     pub async fn insert(&self, batch: &Batch) -> Result<(), Fault> {
         let client = self.database().await?;
-        let columns = VisitRow::COLUMN_NAMES.join(", ");
         let insertions = [
             (
-                format!("INSERT INTO visits ({columns}) FORMAT RowBinary"),
+                format!("INSERT INTO visits ({VISITS}) FORMAT RowBinary"),
                 &batch.visits,
             ),
             (

@@ -23,9 +23,8 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 #[derive(Row, Deserialize)]
 struct Span {
-    first: i64,
-    last: i64,
-    visits: u64,
+    first: Option<i64>,
+    last: Option<i64>,
 }
 
 /// The condition that a time in milliseconds is within the days or times from one moment up to another.
@@ -48,18 +47,23 @@ impl ClickHouse {
     /// When ClickHouse can't be asked.
     pub async fn numbers(&self, (since, until): (i64, i64)) -> Result<Option<(i64, i64)>, Fault> {
         let client = self.database().await?;
-        let query =
-            "SELECT min(number) AS first, max(number) AS last, count() AS visits FROM visits";
         let query = if since <= TIMES.0 && until >= TIMES.1 {
             // Its answer is part of the table's description.
-            client.query(query)
+            client.query("SELECT minOrNull(number) AS first, maxOrNull(number) AS last FROM visits")
         } else {
-            let query = client.query(&format!("{query} WHERE {WITHIN}"));
-            query.bind(limited(since)).bind(limited(until))
+            // The minimum and maximum would read all visits of the time.
+            let one = |order| {
+                format!(
+                    "(SELECT number FROM visits WHERE {WITHIN} ORDER BY number {order} LIMIT 1)"
+                )
+            };
+            let query = format!("SELECT {} AS first, {} AS last", one("ASC"), one("DESC"));
+            let (since, until) = (limited(since), limited(until));
+            let query = client.query(&query).bind(since).bind(until);
+            query.bind(since).bind(until)
         };
         let found = self.rows::<Span>(query).await?;
-        let found = found.first().filter(|span| span.visits > 0);
-        Ok(found.map(|span| (span.first, span.last)))
+        Ok(found.first().and_then(|span| span.first.zip(span.last)))
     }
 
     /// Lists visits, those that were stored last first.
@@ -108,21 +112,28 @@ impl ClickHouse {
         (from, before): (i64, i64),
     ) -> Result<Vec<VisitRow>, Fault> {
         let client = self.database().await?;
-        let mut sql = format!(
-            "SELECT ?fields FROM visits FINAL WHERE number >= ? AND number < ? AND {WITHIN}"
-        );
-        if listing.code.is_some() {
-            sql.push_str(" AND code = ?");
-        }
+        let these = format!("WHERE number >= ? AND number < ? AND {WITHIN}");
+        let (mut sql, code) = match &listing.code {
+            None => (format!("SELECT ?fields FROM visits FINAL {these}"), None),
+            // As the latest visits of a link are counted.
+            Some(code) => {
+                let sql = format!(
+                    "SELECT ?fields FROM (SELECT ?fields FROM visits PREWHERE code = ? {these} \
+                     ORDER BY number DESC, batch DESC LIMIT 1 BY number) WHERE 1"
+                );
+                (sql, Some(code.as_str()))
+            }
+        };
         if listing.class.is_some() {
             sql.push_str(" AND class = ?");
         }
         sql.push_str(" ORDER BY number DESC LIMIT ?");
-        let mut query = client.query(&sql).bind(from).bind(before);
-        query = query.bind(limited(time.0)).bind(limited(time.1));
-        if let Some(code) = &listing.code {
-            query = query.bind(code.as_str());
+        let mut query = client.query(&sql);
+        if let Some(code) = code {
+            query = query.bind(code);
         }
+        query = query.bind(from).bind(before);
+        query = query.bind(limited(time.0)).bind(limited(time.1));
         if let Some(class) = listing.class {
             query = query.bind(class.name());
         }

@@ -1,6 +1,7 @@
 //! Rows of visits, from and to the types of the core.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
 
 use clickhouse::Row;
 use jiff::Timestamp;
@@ -18,6 +19,14 @@ use vocabulary::visit::VisitMethod;
 use vocabulary::visit::evidence::VisitEvidence;
 
 use crate::insertion::RowBinary;
+
+/// Names the stored columns in the order of [`VisitRow::write`]; the others are parts of them.
+pub(crate) const VISITS: &str = "number, batch, at, code, campaign, host, client_v4, client_other, visitor, agent, \
+     referrer, referrer_host, language, method, status, purpose, evidence, country, province, city, isp, asn, class, \
+     reason, ruleset";
+
+/// Separates the parts of the column `agent`.
+const TAB: char = '\t';
 
 /// A visit as ClickHouse has it. Texts and numbers that a visit lacks are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Row, Deserialize)]
@@ -173,16 +182,15 @@ impl VisitRow {
         self.ruleset = classification.ruleset;
     }
 
-    /// Writes the values in the order of the columns.
+    /// Writes the values of the columns [`VISITS`].
     pub(crate) fn write(&self, to: &mut RowBinary) {
         to.number(self.number).number(self.batch).number(self.at);
-        to.text(&self.code).number(self.campaign);
-        to.text(&self.host).text(&self.client);
+        to.text(&self.code).number(self.campaign).text(&self.host);
+        let v4 = self.client.parse().map_or(0, Ipv4Addr::to_bits);
+        to.bytes(&v4.to_le_bytes());
+        to.text(if v4 == 0 { &self.client } else { "" });
         to.some(self.visitor.as_ref().map(<[u8; 16]>::as_slice));
-        to.text(&self.user_agent);
-        to.text(&self.browser).text(&self.browser_version);
-        to.text(&self.os).text(&self.os_version);
-        to.text(&self.device).text(&self.app);
+        to.text(&self.agent());
         to.text(&self.referrer).text(&self.referrer_host);
         to.text(&self.language).text(&self.method);
         to.bytes(&self.status.to_le_bytes()).text(&self.purpose);
@@ -224,6 +232,26 @@ impl VisitRow {
             name: Some(&*self.isp).filter(|isp| !isp.is_empty()),
             asn: self.asn,
         }
+    }
+
+    /// The user agent behind what was recognised of it. These texts come from rules, and contain no tab.
+    fn agent(&self) -> String {
+        let parts = [
+            &self.browser,
+            &self.browser_version,
+            &self.os,
+            &self.os_version,
+            &self.device,
+            &self.app,
+        ];
+        let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+        let mut agent = String::with_capacity(length + self.user_agent.len());
+        for part in parts {
+            agent.extend(part.chars().map(|it| if it == TAB { ' ' } else { it }));
+            agent.push(TAB);
+        }
+        agent.push_str(&self.user_agent);
+        agent
     }
 
     /// A number for the user agent and its recognition result. It is the same in one process.

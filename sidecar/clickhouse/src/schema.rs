@@ -6,7 +6,8 @@
 use clickhouse::{Client, Row};
 use serde::Deserialize;
 
-use crate::{ClickHouse, Fault, MUTATION_PATIENCE, PATIENCE};
+use crate::insertion::COUNTS;
+use crate::{ClickHouse, Fault, MUTATION_PATIENCE, PATIENCE, VisitRow};
 
 /// The version of the tables.
 pub(crate) const VERSION: u32 = 1;
@@ -22,47 +23,51 @@ fn tables() -> [String; 3] {
         "CREATE TABLE IF NOT EXISTS visits_owner (owner String, version UInt32) \
          ENGINE = MergeTree ORDER BY owner"
             .to_owned(),
-        // Numbers follow the order of storing, which is nearly that of time: neighbours resemble each other.
+        // Numbers follow the order of storing, which is nearly that of time: neighbours resemble each other. What depends
+        // on the user agent is one text with it, and an address of IPv4 a number: apart, they take 4 bytes more.
         format!(
             "CREATE TABLE IF NOT EXISTS visits (\
              number Int64 CODEC(Delta, ZSTD), \
              batch Int64 CODEC(Delta, ZSTD), \
              at DateTime64(3, 'UTC') CODEC(Delta, ZSTD), \
-             code String CODEC(ZSTD), \
-             campaign Int64 CODEC(ZSTD), \
+             code String CODEC(ZSTD(3)), \
+             campaign Int64 CODEC(T64, ZSTD), \
              host LowCardinality(String) CODEC(ZSTD), \
-             client String CODEC(ZSTD), \
+             client_v4 UInt32 CODEC(T64, ZSTD), \
+             client_other String CODEC(ZSTD), \
+             client String ALIAS if(client_v4 = 0, client_other, IPv4NumToString(client_v4)), \
              visitor Nullable(FixedString(16)) CODEC(ZSTD), \
-             user_agent LowCardinality(String) CODEC(ZSTD), \
-             browser LowCardinality(String) CODEC(ZSTD), \
-             browser_version LowCardinality(String) CODEC(ZSTD), \
-             os LowCardinality(String) CODEC(ZSTD), \
-             os_version LowCardinality(String) CODEC(ZSTD), \
-             device LowCardinality(String) CODEC(ZSTD), \
-             app LowCardinality(String) CODEC(ZSTD), \
+             agent LowCardinality(String) CODEC(ZSTD), \
+             browser String ALIAS splitByChar('\t', agent)[1], \
+             browser_version String ALIAS splitByChar('\t', agent)[2], \
+             os String ALIAS splitByChar('\t', agent)[3], \
+             os_version String ALIAS splitByChar('\t', agent)[4], \
+             device String ALIAS splitByChar('\t', agent)[5], \
+             app String ALIAS splitByChar('\t', agent)[6], \
+             user_agent String ALIAS replaceRegexpOne(agent, '^([^\t]*\t){{6}}', ''), \
              referrer String CODEC(ZSTD), \
              referrer_host LowCardinality(String) CODEC(ZSTD), \
              language LowCardinality(String) CODEC(ZSTD), \
              method LowCardinality(String) CODEC(ZSTD), \
              status UInt16 CODEC(ZSTD), \
              purpose LowCardinality(String) CODEC(ZSTD), \
-             evidence UInt32 CODEC(ZSTD), \
+             evidence UInt32 CODEC(T64, ZSTD), \
              country LowCardinality(String) CODEC(ZSTD), \
              province LowCardinality(String) CODEC(ZSTD), \
              city LowCardinality(String) CODEC(ZSTD), \
              isp LowCardinality(String) CODEC(ZSTD), \
-             asn Nullable(UInt32) CODEC(ZSTD), \
+             asn Nullable(UInt32) CODEC(T64, ZSTD), \
              class LowCardinality(String) CODEC(ZSTD), \
              reason LowCardinality(String) CODEC(ZSTD), \
              ruleset UInt16 CODEC(ZSTD), \
-             INDEX by_code code TYPE bloom_filter(0.025) GRANULARITY 1, \
+             INDEX by_code code TYPE bloom_filter(0.01) GRANULARITY 1, \
              INDEX by_time at TYPE minmax GRANULARITY 1\
              ) ENGINE = ReplacingMergeTree(batch) PARTITION BY toYYYYMM(at) ORDER BY (number, code) \
              SETTINGS {window}, merge_with_ttl_timeout = 3600"
         ),
         format!(
             "CREATE TABLE IF NOT EXISTS visit_counts (\
-             code String CODEC(ZSTD), \
+             code String CODEC(ZSTD(7)), \
              batch Int64 CODEC(T64, ZSTD), \
              place UInt32 CODEC(ZSTD), \
              at DateTime64(3, 'UTC') CODEC(T64, ZSTD), \
@@ -126,6 +131,25 @@ impl ClickHouse {
 
     /// Checks that the tables are those of this program, and that visits expire as they should.
     pub(crate) async fn check(&self) -> Result<(), Fault> {
+        self.verify().await?;
+        self.expire(&self.unchecked()).await
+    }
+
+    /// Asks the server for its version.
+    ///
+    /// # Errors
+    /// When it can't be asked.
+    pub async fn version(&self) -> Result<String, Fault> {
+        let version = self.client.query("SELECT version() AS text");
+        let rows = self.rows::<Text>(version).await?;
+        Ok(rows.into_iter().map(|row| row.text).collect())
+    }
+
+    /// Checks that the tables are those of this program, and changes nothing.
+    ///
+    /// # Errors
+    /// When they can't be read, or belong to another SQL database or another version.
+    pub async fn verify(&self) -> Result<(), Fault> {
         let client = self.unchecked();
         let owners = self.owners(&client).await?;
         let address = || self.address.clone();
@@ -149,7 +173,11 @@ impl ClickHouse {
                 },
             });
         }
-        self.expire(&client).await
+        // Names and types of all columns.
+        let visits = client.query("SELECT ?fields FROM visits WHERE 0");
+        self.rows::<VisitRow>(visits).await?;
+        let counts = client.query(&format!("SELECT {COUNTS} FROM visit_counts WHERE 0"));
+        self.execute(PATIENCE, counts).await
     }
 
     /// Sets the time after which ClickHouse deletes visits, if it is another one.

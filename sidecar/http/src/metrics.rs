@@ -48,12 +48,21 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
         gauge "shortlink_database_writable", "Whether the database takes changes: 1 or 0." = u8::from(writable);
     }
+    let responds = tokio::time::timeout(DATABASE_LIMIT, app.store.clickhouse_responds());
+    let clickhouse = responds.await.unwrap_or(Some(false));
+    if let Some(is_up) = clickhouse {
+        metrics! { text;
+            gauge "shortlink_clickhouse_up", "Whether ClickHouse responds, if it stores visits: 1 or 0."
+                = u8::from(is_up);
+        }
+    }
     if let Some(waiting) = waiting {
         metrics! { text;
             gauge "shortlink_outbox_waiting",
                 "Links and campaigns not published to Redis for over 2 seconds, counted up to 100000." = waiting;
         }
-        let asked = tokio::time::timeout(DATABASE_LIMIT, database(&app, &mut text)).await;
+        let asked = database(&app, clickhouse.is_some(), &mut text);
+        let asked = tokio::time::timeout(DATABASE_LIMIT, asked).await;
         if let Ok(Err(error)) = asked {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
@@ -224,7 +233,13 @@ async fn visits(app: &App, text: &mut Text) {
 }
 
 /// Adds the values that only the database has.
-async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
+async fn database(app: &App, has_clickhouse: bool, text: &mut Text) -> Result<(), StoreError> {
+    if has_clickhouse {
+        metrics! { text;
+            gauge "shortlink_clickhouse_waiting_batches",
+                "Batches of visits in the database that ClickHouse does not have." = app.store.count_batches().await?;
+        }
+    }
     metrics! { text;
         gauge "shortlink_visit_quarantine_entries",
             "Visits that could not be read and are in quarantine." = app.store.count_quarantine().await?;

@@ -102,6 +102,32 @@ pub(crate) async fn migrate(
 }
 
 impl Store {
+    /// Asks ClickHouse for its version, and checks its tables without changing them; `None` if visits are in this database.
+    pub async fn examine_clickhouse(&self) -> Option<Result<String, VisitsError>> {
+        let sink = self.sink.as_ref()?;
+        let examined = async {
+            let version = sink.version().await?;
+            sink.verify().await?;
+            Ok(version)
+        };
+        Some(examined.await)
+    }
+
+    /// The number of batches of visits that ClickHouse does not have yet.
+    pub async fn count_batches(&self) -> Result<u64, StoreError> {
+        let sql = sql!("SELECT count(*) AS batches FROM visit_batches");
+        let count = self.one("count batches of visits", sql, &[], |row| {
+            row.get("batches")
+        });
+        Ok(count.await?.unwrap_or_default())
+    }
+
+    /// Finds out whether ClickHouse responds; `None` if visits are in this database.
+    pub async fn clickhouse_responds(&self) -> Option<bool> {
+        let version = self.sink.as_ref()?.version().await;
+        Some(version.is_ok())
+    }
+
     pub(crate) async fn visits_are_elsewhere(&self) -> Result<bool, StoreError> {
         let place = sql!("SELECT place FROM visit_sink WHERE id = 1");
         let read = |row: &Row| Ok(row.get::<&str>("place")? == "clickhouse");

@@ -1,5 +1,6 @@
 //! Visits in ClickHouse, while that is away, full, or not what it should be.
 
+use serde_json::Value;
 use shortlink_tests::clickhouse::ClickHouse;
 use shortlink_tests::http;
 use shortlink_tests::stack::{Stack, StackOptions, directory};
@@ -31,6 +32,20 @@ fn wait_for_message(stack: &Stack, words: &[&str]) {
     });
 }
 
+/// Checks what `shortlink doctor` finds out about ClickHouse.
+fn doctor(stack: &Stack, state: &str, words: &str) {
+    let output = stack.sidecar.run(&["doctor", "--json", "--without-nginx"]);
+    let checks: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = checks["checks"].as_array().expect("checks");
+    let found = checks.iter().find(|it| it["check"] == "clickhouse");
+    let found = found.expect("the check of ClickHouse");
+    assert_eq!(found["state"], state, "{found}");
+    assert!(
+        found["found"].as_str().is_some_and(|it| it.contains(words)),
+        "{found}"
+    );
+}
+
 /// Has ClickHouse execute a statement.
 fn execute(clickhouse: &ClickHouse, statement: &str) {
     let request = http::request("POST", "/?database=shortlink", &[], statement.as_bytes());
@@ -51,11 +66,19 @@ fn while_clickhouse_is_away_or_full_links_work_and_visits_wait() {
     let code = stack.link("https://example.com/");
     assert_eq!(stack.follow(&code).status, 302);
     wait_for_visits(&stack, &code, 1);
+    doctor(&stack, "ok", "tables are up to date");
     clickhouse.kill();
     for _ in 0..5 {
         assert_eq!(stack.follow(&code).status, 302);
     }
     wait_for_message(&stack, &["ClickHouse at", "can't be reached", "start it"]);
+    doctor(&stack, "fail", "can't be reached");
+    let metrics = http::get(stack.sidecar.port, "/metrics").body;
+    let metrics = String::from_utf8(metrics).expect("text");
+    assert!(
+        metrics.contains("\nshortlink_clickhouse_up 0\n"),
+        "{metrics}"
+    );
     let created = stack.link("https://example.com/new");
     assert_eq!(stack.follow(&created).status, 302);
     assert_eq!(visits(&stack, &code), None);
@@ -100,6 +123,7 @@ fn tables_of_another_version_or_database_are_refused_with_advice() {
         stack.sidecar.start_again();
         assert_eq!(stack.follow(&code).status, 302);
         wait_for_message(&stack, &words);
+        doctor(&stack, "fail", words[0]);
         execute(&clickhouse, back);
     }
     wait_for_visits(&stack, &code, 3);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use shortlink_tests::workspace;
 
 /// The folder of each crate, and the crates of this workspace that its manifest may name, tests of it aside.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("vocabulary", &[]),
     ("resolver", &["vocabulary"]),
     ("ngx-module", &["resolver"]),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use shortlink_tests::clickhouse::ClickHouse;
 use shortlink_tests::http;
 use shortlink_tests::metrics::{Metric, Page, matchers};
 use shortlink_tests::stack::{Stack, StackOptions, directory};
@@ -100,7 +101,10 @@ fn dashboard() -> Value {
 
 /// The pages of a stack that has been used, with visits that were stored.
 fn pages() -> (Page, Page) {
+    let directory = directory();
+    let clickhouse = ClickHouse::start(directory.path());
     let stack = Stack::with(&StackOptions {
+        sidecar: format!("[visits]\nclickhouse = \"{}\"\n", clickhouse.url()),
         nginx: shortlink_tests::nginx::NginxOptions {
             replace: vec![(
                 "shortlink_visits on",

@@ -43,8 +43,10 @@ pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         let alone = Config::load(Some(file), []);
         let config = alone.as_ref().unwrap_or(config);
         let urls = [&config.redis.url, &config.database.url];
+        let visits = config.database.visits.as_ref().map(|it| &it.url);
         if urls
             .into_iter()
+            .chain(visits)
             .any(|url| has_password(url.expose_secret()))
         {
             files.push(file.to_owned());

@@ -1,11 +1,11 @@
-//! The database: its presence, its schema, and its free space.
+//! The database, its schema and its free space; ClickHouse, if it stores visits.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shortlink_core::clock::{Clock, SystemClock};
-use shortlink_store::{self as store, Store, StoreOptions};
+use shortlink_store::{self as store, OpenError, Store, StoreOptions};
 
 use super::{Finding, PATIENCE, Verdict, clock};
 use crate::config::Config;
@@ -16,7 +16,10 @@ const LEAST_SPACE: u64 = 100;
 /// The free space below which the operator should act, in MiB.
 const LITTLE_SPACE: u64 = 1024;
 
-/// Examines the database; also returns the store, if it can be used.
+/// The oldest version of ClickHouse that is supported.
+const OLDEST_CLICKHOUSE: (u32, u32) = (24, 8);
+
+/// Examines the database and ClickHouse; also returns the store, if it can be used.
 pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>>) {
     let options = StoreOptions {
         max_connections: 1,
@@ -28,7 +31,14 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
     let open = match opened.await {
         Ok(Ok(store)) => {
             findings.extend(answering(&options).await);
+            findings.extend(clickhouse(&store).await);
             Some(store)
+        }
+        Ok(Err(error @ OpenError::Visits(_))) => {
+            let found = format!("{:#}", anyhow::Error::new(error));
+            let advice = "put it right; `shortlink serve` would not start";
+            findings.push(Finding::fail("clickhouse", found, advice));
+            None
         }
         Ok(Err(error)) => {
             let found = format!("{:#}", anyhow::Error::new(error));
@@ -75,6 +85,37 @@ async fn answering(options: &StoreOptions) -> Vec<Finding> {
     [Some(database), of_clock].into_iter().flatten().collect()
 }
 
+/// Findings on ClickHouse, if visits are there.
+async fn clickhouse(store: &Store) -> Option<Finding> {
+    let examined = tokio::time::timeout(PATIENCE, store.examine_clickhouse());
+    let Ok(examined) = examined.await else {
+        let found = format!("ClickHouse has not answered for {} s", PATIENCE.as_secs());
+        let advice = "look at its log and its load; new visits wait in Redis";
+        return Some(Finding::fail("clickhouse", found, advice));
+    };
+    Some(match examined? {
+        Ok(version) => judge_version(&version),
+        Err(error) => {
+            let advice = "put it right; links work meanwhile, and new visits wait in Redis";
+            Finding::fail(
+                "clickhouse",
+                format!("{:#}", anyhow::Error::new(error)),
+                advice,
+            )
+        }
+    })
+}
+
+fn judge_version(version: &str) -> Finding {
+    let mut numbers = version.split('.').map(|it| it.parse().unwrap_or(0));
+    let is_old =
+        (numbers.next(), numbers.next()) < (Some(OLDEST_CLICKHOUSE.0), Some(OLDEST_CLICKHOUSE.1));
+    let found = format!("ClickHouse {version} answers, its tables are up to date");
+    let (year, release) = OLDEST_CLICKHOUSE;
+    let advice = format!("install ClickHouse {year}.{release} or newer");
+    Finding::new("clickhouse", Verdict::of(is_old, false), found, advice)
+}
+
 /// The free space for the file.
 fn room(file: &Path) -> Option<Finding> {
     let directory = std::path::absolute(file).ok()?;
@@ -95,6 +136,18 @@ fn judge_room(free: u64, directory: &Path) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clickhouse_may_be_old() {
+        for (version, verdict) in [
+            ("24.7.3.13", Verdict::Warn),
+            ("9.9", Verdict::Warn),
+            ("24.8.1.1", Verdict::Ok),
+            ("25.3", Verdict::Ok),
+        ] {
+            assert_eq!(judge_version(version).verdict, verdict, "{version}");
+        }
+    }
 
     #[test]
     fn room_may_be_little_or_none() {
