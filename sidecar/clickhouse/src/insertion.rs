@@ -6,8 +6,8 @@ use clickhouse::insert_formatted::InsertFormatted;
 use clickhouse::{Client, Row};
 use serde::Deserialize;
 
-use crate::rows::VISITS;
-use crate::{ClickHouse, Fault, PATIENCE, VisitRow};
+use crate::columns::{Columns, VISITS};
+use crate::{ClickHouse, Fault, PATIENCE};
 
 /// Writes ClickHouse's format RowBinary.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Batch {
     /// The batch of some visits and contributions, which are in the order of their codes.
     pub fn new<'a>(
         id: i64,
-        visits: impl IntoIterator<Item = VisitRow>,
+        visits: impl IntoIterator<Item = Columns<'a>>,
         counts: impl IntoIterator<Item = LinkCount<'a>>,
     ) -> Self {
         let mut rows = RowBinary::default();
@@ -100,7 +100,8 @@ impl Batch {
 
     /// The stored form of the rows.
     pub fn to_stored(&self) -> Vec<u8> {
-        let mut stored = (self.visits.len() as u64).to_le_bytes().to_vec();
+        let mut stored = Vec::with_capacity(8 + self.visits.len() + self.counts.len());
+        stored.extend_from_slice(&(self.visits.len() as u64).to_le_bytes());
         stored.extend_from_slice(&self.visits);
         stored.extend_from_slice(&self.counts);
         lz4_flex::compress_prepend_size(&stored)
@@ -201,10 +202,10 @@ mod tests {
 
     #[test]
     fn batches_are_restored_as_they_were_stored() {
-        let visit = VisitRow {
+        let visit = crate::VisitRow {
             number: 7,
             code: "x".repeat(200),
-            ..VisitRow::default()
+            ..crate::VisitRow::default()
         };
         let count = |class| LinkCount {
             code: "abc",
@@ -213,7 +214,7 @@ mod tests {
             last_at: 5,
             is_earlier: true,
         };
-        let batch = Batch::new(9, [visit], [count("bot"), count("human")]);
+        let batch = Batch::new(9, [Columns::from(&visit)], [count("bot"), count("human")]);
         assert_eq!(Batch::from_stored(9, &batch.to_stored()), Some(batch));
         assert_eq!(Batch::from_stored(9, b"rubbish"), None);
     }

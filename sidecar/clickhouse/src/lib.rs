@@ -5,6 +5,7 @@
 //! inserted again replaces itself.
 #![forbid(unsafe_code)]
 
+mod columns;
 mod erasure;
 mod fault;
 mod insertion;
@@ -22,6 +23,7 @@ use shortlink_core::ports::MAX_VISITS_TOGETHER;
 use tokio::sync::OnceCell;
 use url::Url;
 
+pub use columns::Columns;
 pub use erasure::{Erasure, ErasureOf};
 pub use fault::Fault;
 pub use insertion::{Batch, LinkCount};

@@ -1,13 +1,12 @@
 //! Rows of visits, from and to the types of the core.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use clickhouse::Row;
 use jiff::Timestamp;
 use serde::Deserialize;
 use shortlink_core::ports::KeptVisit;
-use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, DeviceKind, Versioned};
 use shortlink_core::visit::class::behaviour::{self, Watched};
 use shortlink_core::visit::class::networks::Network;
@@ -18,15 +17,7 @@ use shortlink_core::visit::visitor::VisitorId;
 use vocabulary::visit::VisitMethod;
 use vocabulary::visit::evidence::VisitEvidence;
 
-use crate::insertion::RowBinary;
-
-/// Names the stored columns in the order of [`VisitRow::write`]; the others are parts of them.
-pub(crate) const VISITS: &str = "number, batch, at, code, campaign, host, client_v4, client_other, visitor, agent, \
-     referrer, referrer_host, language, method, status, purpose, evidence, country, province, city, isp, asn, class, \
-     reason, ruleset";
-
-/// Separates the parts of the column `agent`.
-const TAB: char = '\t';
+use crate::columns::{TAB, agent_text, name_of, recognised, version_of};
 
 /// A visit as ClickHouse has it. Texts and numbers that a visit lacks are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Row, Deserialize)]
@@ -41,15 +32,10 @@ pub struct VisitRow {
     pub code: String,
     pub(crate) campaign: i64,
     pub(crate) host: String,
-    pub(crate) client: String,
+    pub(crate) client_v4: u32,
+    pub(crate) client_other: String,
     pub(crate) visitor: Option<[u8; 16]>,
-    pub(crate) user_agent: String,
-    pub(crate) browser: String,
-    pub(crate) browser_version: String,
-    pub(crate) os: String,
-    pub(crate) os_version: String,
-    pub(crate) device: String,
-    pub(crate) app: String,
+    pub(crate) agent: String,
     pub(crate) referrer: String,
     pub(crate) referrer_host: String,
     pub(crate) language: String,
@@ -67,20 +53,8 @@ pub struct VisitRow {
     pub(crate) ruleset: u16,
 }
 
-fn owned(text: Option<&str>) -> String {
-    text.unwrap_or_default().to_owned()
-}
-
 fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn name_of(it: Option<&Versioned>) -> String {
-    it.map_or_else(String::new, |it| it.name.clone())
-}
-
-fn version_of(it: Option<&Versioned>) -> String {
-    owned(it.and_then(|it| it.version.as_deref()))
 }
 
 fn versioned(name: &str, version: &str) -> Option<Versioned> {
@@ -91,40 +65,19 @@ fn versioned(name: &str, version: &str) -> Option<Versioned> {
 }
 
 impl VisitRow {
-    /// The row of a new visit, which is counted for a campaign or, with 0, for none.
-    pub fn new(visit: &Visit, number: i64, batch: i64, campaign: i64) -> Self {
-        let place = &visit.place;
-        let mut row = Self {
-            number,
-            batch,
-            at: visit.at.as_millisecond(),
-            code: visit.code.clone(),
-            campaign,
-            host: visit.host.clone(),
-            client: visit.client.map(|it| it.to_string()).unwrap_or_default(),
-            visitor: visit.visitor.map(|it| it.0),
-            user_agent: visit.user_agent.clone(),
-            referrer: visit.referrer.clone(),
-            referrer_host: owned(visit.referrer_host.as_deref()),
-            language: owned(visit.language.as_deref()),
-            method: visit.method_name().to_owned(),
-            status: visit.status,
-            purpose: visit.purpose.clone(),
-            evidence: visit.evidence.number(),
-            country: owned(place.country.as_deref()),
-            province: owned(place.province.as_deref()),
-            city: owned(place.city.as_deref()),
-            isp: owned(place.isp.as_deref()),
-            asn: place.asn,
-            ..Self::default()
-        };
-        row.judge(&visit.classification, &visit.agent);
-        row
-    }
-
     /// The row of a visit that SQL has stored.
     pub fn moved(kept: KeptVisit, stored: &StoredVisit, batch: i64) -> Self {
         let owned = Option::unwrap_or_default;
+        let client = kept.client.unwrap_or_default();
+        let client_v4 = client.parse().map_or(0, Ipv4Addr::to_bits);
+        let recognised = [
+            name_of(stored.agent.browser.as_ref()),
+            version_of(stored.agent.browser.as_ref()),
+            name_of(stored.agent.os.as_ref()),
+            version_of(stored.agent.os.as_ref()),
+            &*kept.device,
+            kept.app.as_deref().unwrap_or_default(),
+        ];
         Self {
             number: kept.number,
             batch,
@@ -132,15 +85,14 @@ impl VisitRow {
             code: kept.code,
             campaign: stored.campaign,
             host: kept.host,
-            client: owned(kept.client),
+            client_v4,
+            client_other: if client_v4 == 0 {
+                client
+            } else {
+                String::new()
+            },
             visitor: stored.visitor.map(|it| it.0),
-            user_agent: kept.user_agent,
-            browser: name_of(stored.agent.browser.as_ref()),
-            browser_version: version_of(stored.agent.browser.as_ref()),
-            os: name_of(stored.agent.os.as_ref()),
-            os_version: version_of(stored.agent.os.as_ref()),
-            device: kept.device,
-            app: owned(kept.app),
+            agent: agent_text(&recognised, &kept.user_agent),
             referrer: kept.referrer,
             referrer_host: owned(kept.referrer_host),
             language: owned(kept.language),
@@ -171,40 +123,24 @@ impl VisitRow {
     }
 
     fn judge(&mut self, classification: &Classification, agent: &Agent) {
-        self.browser = name_of(agent.browser.as_ref());
-        self.browser_version = version_of(agent.browser.as_ref());
-        self.os = name_of(agent.os.as_ref());
-        self.os_version = version_of(agent.os.as_ref());
-        agent.device.kind.name().clone_into(&mut self.device);
-        self.app = owned(agent.app);
+        self.agent = agent_text(&recognised(agent), self.parts()[6]);
         classification.class.name().clone_into(&mut self.class);
         classification.reason.clone_into(&mut self.reason);
         self.ruleset = classification.ruleset;
     }
 
-    /// Writes the values of the columns [`VISITS`].
-    pub(crate) fn write(&self, to: &mut RowBinary) {
-        to.number(self.number).number(self.batch).number(self.at);
-        to.text(&self.code).number(self.campaign).text(&self.host);
-        let v4 = self.client.parse().map_or(0, Ipv4Addr::to_bits);
-        to.bytes(&v4.to_le_bytes());
-        to.text(if v4 == 0 { &self.client } else { "" });
-        to.some(self.visitor.as_ref().map(<[u8; 16]>::as_slice));
-        to.text(&self.agent());
-        to.text(&self.referrer).text(&self.referrer_host);
-        to.text(&self.language).text(&self.method);
-        to.bytes(&self.status.to_le_bytes()).text(&self.purpose);
-        to.bytes(&self.evidence.to_le_bytes());
-        to.text(&self.country).text(&self.province);
-        to.text(&self.city).text(&self.isp);
-        to.some(
-            self.asn
-                .map(u32::to_le_bytes)
-                .as_ref()
-                .map(<[u8; 4]>::as_slice),
-        );
-        to.text(&self.class).text(&self.reason);
-        to.bytes(&self.ruleset.to_le_bytes());
+    /// Browser and its version, system and its version, device, app, user agent.
+    fn parts(&self) -> [&str; 7] {
+        let mut parts = self.agent.splitn(7, TAB);
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    }
+
+    /// The client's address.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        match self.client_v4 {
+            0 => self.client_other.parse().ok(),
+            v4 => Some(Ipv4Addr::from_bits(v4).into()),
+        }
     }
 
     fn moment(&self) -> Timestamp {
@@ -234,44 +170,24 @@ impl VisitRow {
         }
     }
 
-    /// The user agent behind what was recognised of it. These texts come from rules, and contain no tab.
-    fn agent(&self) -> String {
-        let parts = [
-            &self.browser,
-            &self.browser_version,
-            &self.os,
-            &self.os_version,
-            &self.device,
-            &self.app,
-        ];
-        let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
-        let mut agent = String::with_capacity(length + self.user_agent.len());
-        for part in parts {
-            agent.extend(part.chars().map(|it| if it == TAB { ' ' } else { it }));
-            agent.push(TAB);
-        }
-        agent.push_str(&self.user_agent);
-        agent
-    }
-
     /// A number for the user agent and its recognition result. It is the same in one process.
     fn agent_number(&self) -> i64 {
         let mut hasher = DefaultHasher::new();
-        let parts = [
-            &self.user_agent,
-            &self.browser,
-            &self.browser_version,
-            &self.os,
-            &self.os_version,
-            &self.device,
-            &self.app,
-        ];
-        parts.hash(&mut hasher);
+        self.agent.hash(&mut hasher);
         hasher.finish().cast_signed()
     }
 
     /// The visit as it is judged again; `None` for a class that a later version has.
     pub fn stored(&self) -> Option<StoredVisit> {
+        let [
+            browser,
+            browser_version,
+            os,
+            os_version,
+            device,
+            app,
+            user_agent,
+        ] = self.parts();
         Some(StoredVisit {
             number: self.number,
             at: self.moment(),
@@ -287,7 +203,7 @@ impl VisitRow {
             status: self.status,
             purpose: self.purpose.clone(),
             evidence: VisitEvidence::from_number(self.evidence.into()),
-            user_agent: self.user_agent.clone(),
+            user_agent: user_agent.to_owned(),
             isp: some(&self.isp),
             asn: self.network().asn,
             country: some(&self.country),
@@ -297,10 +213,10 @@ impl VisitRow {
             ruleset: self.ruleset,
             agent: StoredAgent {
                 id: self.agent_number(),
-                browser: versioned(&self.browser, &self.browser_version),
-                os: versioned(&self.os, &self.os_version),
-                device: self.device.clone(),
-                app: some(&self.app),
+                browser: versioned(browser, browser_version),
+                os: versioned(os, os_version),
+                device: device.to_owned(),
+                app: some(app),
             },
         })
     }
@@ -313,6 +229,7 @@ impl VisitRow {
             return None;
         }
         let observed = VisitEvidence::from_number(self.evidence.into());
+        let [_, _, _, _, device, _, user_agent] = self.parts();
         Some(Watched {
             number: self.number,
             at_ms: self.at,
@@ -320,11 +237,11 @@ impl VisitRow {
             created_ms: None,
             visitor: self.visitor_id(),
             is_truncated: observed.is_truncated(),
-            client: some(&self.client).map(Into::into),
+            client: self.client().map(|it| it.to_string().into()),
             agent: self.agent_number(),
-            is_desktop: self.device == DeviceKind::Desktop.name(),
+            is_desktop: device == DeviceKind::Desktop.name(),
             is_hosting: self.network().is_hosting(),
-            is_pretended: is_pretended(observed, &self.user_agent),
+            is_pretended: is_pretended(observed, user_agent),
             is_judged,
         })
     }
@@ -333,28 +250,37 @@ impl VisitRow {
 impl From<VisitRow> for KeptVisit {
     fn from(row: VisitRow) -> Self {
         let joined = |name, version| versioned(name, version).map(|it| it.to_string());
+        let [
+            browser,
+            browser_version,
+            os,
+            os_version,
+            device,
+            app,
+            user_agent,
+        ] = row.parts();
         Self {
             number: row.number,
             at: row.moment(),
             visitor: row.visitor_id().map(|it| it.to_string()),
-            client: some(&row.client),
+            client: row.client().map(|it| it.to_string()),
             referrer_host: some(&row.referrer_host),
             language: some(&row.language),
             country: some(&row.country),
             province: some(&row.province),
             city: some(&row.city),
             isp: some(&row.isp),
-            browser: joined(&row.browser, &row.browser_version),
-            os: joined(&row.os, &row.os_version),
-            app: some(&row.app),
+            browser: joined(browser, browser_version),
+            os: joined(os, os_version),
+            app: some(app),
+            device: device.to_owned(),
+            user_agent: user_agent.to_owned(),
             code: row.code,
             host: row.host,
-            user_agent: row.user_agent,
             referrer: row.referrer,
             method: row.method,
             status: row.status,
             purpose: row.purpose,
-            device: row.device,
             class: row.class,
             reason: row.reason,
             ruleset: row.ruleset,

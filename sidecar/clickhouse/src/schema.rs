@@ -60,8 +60,8 @@ fn tables() -> [String; 3] {
              class LowCardinality(String) CODEC(ZSTD), \
              reason LowCardinality(String) CODEC(ZSTD), \
              ruleset UInt16 CODEC(ZSTD), \
-             INDEX by_code code TYPE bloom_filter(0.01) GRANULARITY 1, \
-             INDEX by_time at TYPE minmax GRANULARITY 1\
+             INDEX by_time at TYPE minmax GRANULARITY 1, \
+             INDEX by_code code TYPE bloom_filter(0.01) GRANULARITY 1\
              ) ENGINE = ReplacingMergeTree(batch) PARTITION BY toYYYYMM(at) ORDER BY (number, code) \
              SETTINGS {window}, merge_with_ttl_timeout = 3600"
         ),

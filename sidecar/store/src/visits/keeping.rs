@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use shortlink_clickhouse::{Batch, VisitRow};
+use shortlink_clickhouse::{Batch, Columns};
 use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
@@ -124,7 +124,7 @@ async fn keep(
     let ids = if let Some((id, first)) = numbered {
         let rows = counted.iter().zip(first..);
         let rows = rows.map(|((visit, _, campaign), number)| {
-            VisitRow::new(visit, number, id, campaign.unwrap_or(ALL))
+            Columns::new(visit, number, id, campaign.unwrap_or(ALL))
         });
         let of_links = sink::of_links(&mut counts);
         let limited = links.values();

@@ -3,7 +3,7 @@
 //! Nothing changes in SQL before everything is in ClickHouse; then one transaction notes the new place and deletes what was
 //! moved. A move that was interrupted begins anew.
 
-use shortlink_clickhouse::{Batch, ClickHouse, LinkCount, VisitRow};
+use shortlink_clickhouse::{Batch, ClickHouse, Columns, LinkCount, VisitRow};
 use shortlink_core::ports::{KeptVisit, StoreError};
 use shortlink_core::visit::stored::StoredVisit;
 
@@ -96,7 +96,9 @@ impl Store {
             let id = moved.batches;
             let rows = page.into_iter();
             let rows = rows.map(|(kept, stored)| VisitRow::moved(kept, &stored, id));
-            asked(operation, sink.insert(&Batch::new(id, rows, [])).await)?;
+            let rows: Vec<VisitRow> = rows.collect();
+            let batch = Batch::new(id, rows.iter().map(Columns::from), []);
+            asked(operation, sink.insert(&batch).await)?;
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use shortlink_clickhouse::{Batch, ClickHouse, Fault, LinkCount, VisitRow};
+use shortlink_clickhouse::{Batch, ClickHouse, Columns, Fault, LinkCount, VisitRow};
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
@@ -420,7 +420,8 @@ async fn correct(
     let corrected = same
         .iter()
         .map(|((_, verdict), row)| row.judged(verdict, id));
-    let batch = Batch::new(id, corrected, links);
+    let corrected: Vec<VisitRow> = corrected.collect();
+    let batch = Batch::new(id, corrected.iter().map(Columns::from), links);
     store(db, &batch, now).await?;
     Ok(Some((same.len() as u64, Some(batch))))
 }
