@@ -3,9 +3,9 @@
     front.py DIRECTORY PORT [watch]
 
 It answers on loopback until it is killed, and stores its data in the directory: killed and started again, it has what
-a killed server has. With `watch` it ends when its standard input does, and removes the directory. As far as the tests need: statements in the body or in `query`, data in the body behind a `query`,
-settings as parameters, errors with their code. A file `full` in the directory is a full disk, a file `password` has
-the password of every user.
+a killed server has. With `watch` it ends when its standard input does, and removes the directory. As far as the tests
+need: statements in the body or in `query`, data in the body behind a `query`, settings as parameters, errors with their
+code. A file `full` in the directory is a full disk, a file `password` has the password of every user.
 """
 
 import os
@@ -22,8 +22,10 @@ DIRECTORY = sys.argv[1]
 OWN = {"query", "database", "default_format", "user", "password"}
 os.makedirs(DIRECTORY, exist_ok=True)
 ENGINE = session.Session(os.path.join(DIRECTORY, "data"))
-# The engine of the wheel has one session: one statement at a time.
+# The engine of the wheel has one session: one statement at a time. Its state stays until a request has another one,
+# since a statement that changes it takes as long as a short question.
 TURN = threading.Lock()
+STATE = {}
 
 
 class Refusal(Exception):
@@ -32,6 +34,21 @@ class Refusal(Exception):
 
 def text(value):
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def prepare(database, settings):
+    """Gives the session a database and settings, and their defaults to all others."""
+    if STATE.get("USE") != database:
+        STATE.pop("USE", None)
+        ENGINE.query(f"USE {database}")
+        STATE["USE"] = database
+    for name in [name for name in STATE if name != "USE" and name not in settings]:
+        ENGINE.query(f"SET {name} = DEFAULT")
+        del STATE[name]
+    for name, value in settings.items():
+        if STATE.get(name) != value:
+            ENGINE.query(f"SET {name} = {text(value)}")
+            STATE[name] = value
 
 
 def run(parameters, body):
@@ -44,21 +61,15 @@ def run(parameters, body):
     if is_insert and os.path.exists(os.path.join(DIRECTORY, "full")):
         raise Refusal("Code: 243. DB::Exception: Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)")
     with TURN:
-        ENGINE.query(f"USE {parameters.get('database', 'default')}")
-        for name, value in settings.items():
-            ENGINE.query(f"SET {name} = {text(value)}")
-        try:
-            if body is None:
-                return ENGINE.query(statement, parameters.get("default_format", "TabSeparated")).bytes()
-            into, _, data_format = statement.rpartition(" FORMAT ")
-            with tempfile.NamedTemporaryFile(dir=DIRECTORY) as data:
-                data.write(body)
-                data.flush()
-                ENGINE.query(f"{into} FROM INFILE {text(data.name)} FORMAT {data_format}")
-            return b""
-        finally:
-            for name in settings:
-                ENGINE.query(f"SET {name} = DEFAULT")
+        prepare(parameters.get("database", "default"), settings)
+        if body is None:
+            return ENGINE.query(statement, parameters.get("default_format", "TabSeparated")).bytes()
+        into, _, data_format = statement.rpartition(" FORMAT ")
+        with tempfile.NamedTemporaryFile(dir=DIRECTORY) as data:
+            data.write(body)
+            data.flush()
+            ENGINE.query(f"{into} FROM INFILE {text(data.name)} FORMAT {data_format}")
+        return b""
 
 
 class Handler(BaseHTTPRequestHandler):

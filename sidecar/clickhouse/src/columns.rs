@@ -56,7 +56,7 @@ pub(crate) fn version_of(it: Option<&Versioned>) -> &str {
     text(it.and_then(|it| it.version.as_ref()))
 }
 
-/// What is recognised of a user agent.
+/// The texts that a user agent was recognised as.
 pub(crate) fn recognised(agent: &Agent) -> [&str; 6] {
     [
         name_of(agent.browser.as_ref()),

@@ -23,8 +23,8 @@ fn tables() -> [String; 3] {
         "CREATE TABLE IF NOT EXISTS visits_owner (owner String, version UInt32) \
          ENGINE = MergeTree ORDER BY owner"
             .to_owned(),
-        // Numbers follow the order of storing, which is nearly that of time: neighbours resemble each other. What depends
-        // on the user agent is one text with it, and an address of IPv4 a number: apart, they take 4 bytes more.
+        // Numbers follow the order of storing, which is nearly that of time: neighbours resemble each other. The user
+        // agent and its recognition result are one text, and an address of IPv4 is a number: this saves 4 bytes.
         format!(
             "CREATE TABLE IF NOT EXISTS visits (\
              number Int64 CODEC(Delta, ZSTD), \
