@@ -23,7 +23,15 @@ in_every_store_of_visits! {
     the_visits_of_a_campaign_are_erased_while_others_are_stored,
     an_erasure_of_a_long_list_takes_its_tombstones_in_portions,
     tombstones_are_forgotten_after_their_time,
-    visits_from_before_a_campaign_are_not_read_for_its_erasure,
+}
+
+/// What reads of SQL cost.
+mod reads {
+    use super::visits_from_before_a_campaign_are_not_read_for_its_erasure;
+
+    crate::in_every_store! {
+        visits_from_before_a_campaign_are_not_read_for_its_erasure,
+    }
 }
 
 fn erasure_of(selection: Selection) -> NewBulkJob {
