@@ -25,8 +25,8 @@ in_every_store_of_visits! {
     tombstones_are_forgotten_after_their_time,
 }
 
-/// What reads of SQL cost.
-mod reads {
+/// Of visits in SQL.
+mod in_sql {
     use super::visits_from_before_a_campaign_are_not_read_for_its_erasure;
 
     crate::in_every_store! {
