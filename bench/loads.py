@@ -63,15 +63,22 @@ class Issuer(Service):
             "p99": result["p99"],
         } | self.costs(before, after, result["made"])
 
-    def bulk(self, rows, key=None):
-        """Sends a file of rows and reads all results."""
+    def bulk(
+        self,
+        rows,
+        key=None,
+        path="/v1/links/batch",
+        made_by=(b'"status":201', b'"published":true'),
+        more=(),
+    ):
+        """Sends a file of rows and reads all results; those that have all of `made_by` count."""
         out = rows.with_suffix(".out")
-        more = ["-H", f"Idempotency-Key: {key}"] if key else []
+        more = [*more, "-H", f"Idempotency-Key: {key}"] if key else more
         before, begin = self.cpu(), time.monotonic()
-        self.send_rows(rows, out, more)
+        self.send_rows(rows, out, more, path)
         after, end = self.cpu(), time.monotonic()
         with out.open("rb") as results:
-            made = sum(b'"status":201' in line and b'"published":true' in line for line in results)
+            made = sum(all(part in line for part in made_by) for line in results)
         out.unlink()
         return {"made": made, "rate": made / (end - begin)} | self.costs(before, after, made)
 

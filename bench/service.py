@@ -63,11 +63,11 @@ class Service:
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
-    def send_rows(self, rows, out, more=()):
+    def send_rows(self, rows, out, more=(), path="/v1/links/batch"):
         """Sends a file of rows to be made into links, and writes the results to another."""
         words = ["curl", "-sS", "-X", "POST", "-T", str(rows), "-o", str(out)]
         words += ["-H", f"X-Api-Key: {self.key}", "-H", "Content-Type: application/x-ndjson"]
-        words += [*more, f"http://127.0.0.1:{self.port}/v1/links/batch"]
+        words += [*more, f"http://127.0.0.1:{self.port}{path}"]
         subprocess.run(words, check=True)
 
     def stored(self):
@@ -91,5 +91,16 @@ def write_rows(path, count):
         for number in range(count):
             rows.write(
                 f'{{"longUrl":"https://shop.example.com/spring?recipient={number}&source=sms"}}\n'
+            )
+    return path
+
+
+def write_messages(path, count):
+    """The same links as those of write_rows, each in a text."""
+    with path.open("w") as rows:
+        for number in range(count):
+            rows.write(
+                '{"text":"Hi {name}, your offer of the week: https://shop.example.com/spring?recipient={number}&source=sms.",'
+                f'"parameters":{{"name":"Ann","number":"{number}"}}}}\n'
             )
     return path

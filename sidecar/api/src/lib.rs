@@ -17,5 +17,6 @@ pub mod key;
 pub mod kinds;
 pub mod link;
 pub mod members;
+pub mod message;
 pub mod schema;
 pub mod words;

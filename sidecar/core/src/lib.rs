@@ -15,6 +15,7 @@ pub mod codes;
 pub mod durations;
 pub mod ended;
 pub mod link;
+pub mod message;
 pub mod named;
 pub mod ports;
 pub mod query;

@@ -20,6 +20,11 @@ impl Bases {
         Self(bases)
     }
 
+    /// Returns the length of the longest prefix, or `None` if no domain is active.
+    pub fn longest(&self) -> Option<usize> {
+        self.0.iter().map(|base| base.url.len()).max()
+    }
+
     /// Returns the prefix of a link's short URL, without a trailing slash: one of the domains bound
     /// to its campaign, else to the API key that created it, else to neither. Returns `None` if no
     /// domain serves it.

@@ -1,4 +1,4 @@
-//! `/v1/links/batch`: creates any number of links with one request.
+//! `/v1/links/batch`: creates any number of links with one request; `/v1/messages` does so for the URLs of texts.
 //!
 //! Rows are read as they arrive, processed in chunks, and answered in order with one result each.
 //! Memory is bounded: reading pauses while chunks arrive faster than they finish, or while the
@@ -10,6 +10,7 @@
 
 mod chunks;
 mod futile;
+mod messages;
 mod results;
 mod rows;
 mod said_of_all;
@@ -28,7 +29,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
-use shortlink_api::link;
+use shortlink_api::{link, message};
 use shortlink_core::link::{Dedupe, UploadId};
 use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
@@ -46,10 +47,13 @@ use super::link_members::{LengthsFrom, read_new_link};
 use super::operation::parameter::of;
 use super::operation::{Content, json_of, operations};
 use super::problem::Problem;
+use super::qr::no_domain;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
 use futile::until_futile;
-use results::{Answer, Counts, ResultBody, SummaryBody, Teller, array, lines, result_of_problem};
+use results::{
+    Answer, Counts, MessageResult, ResultBody, SummaryBody, Teller, array, lines, result_of_problem,
+};
 use rows::{BrokenBody, Csv, Format, Rows};
 use said_of_all::SaidOfAll;
 
@@ -90,6 +94,25 @@ operations! {
         .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), LINES]).with(["Upload-Id"])
         .problems([bad_key(), said_of_all::bad_delimiter(), no_summary(), no_such_campaign()])
     }
+    post "/v1/messages", "createMessages", "Replaces the URLs of messages by short links", create_messages {
+        .text(
+            "Each row is a message: `text`, `parameters` for its variables, and the members of `POST /v1/links` that \
+             each link of it gets. The result has the text with short links, and encoding, length and number of \
+             segments before and after. With `campaignId`, each URL of the text must be the target of the campaign. \
+             Rows, results, limits and idempotency are those of `POST /v1/links/batch`; each link takes one unit of \
+             the rate limit. A text without a URL has no links, and the status 200.",
+        )
+        .takes(&[IDEMPOTENCY_KEY])
+        .takes(said_of_all::BatchQuery::PARAMETERS)
+        .takes_rows::<message::NewMessage>(json!([{
+            "text": "Hi {name}, your offer: https://www.example.com/spring?m={member}.",
+            "parameters": { "name": "Ann", "member": "4711" },
+        }]))
+        .answer(200, "One result per row.", [json_of::<Vec<MessageResult>>(), MESSAGE_LINES]).with(["Upload-Id"])
+        .problems([
+            bad_key(), said_of_all::bad_delimiter(), no_summary(), no_such_campaign(), no_domain(),
+        ])
+    }
 }
 
 /// An answer in lines: results, and the summary if the request asks for it.
@@ -97,6 +120,21 @@ const LINES: Content = ("application/x-ndjson", |generator| {
     let line = [of::<ResultBody>(generator), of::<SummaryBody>(generator)];
     json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
 });
+
+/// An answer in lines about messages.
+const MESSAGE_LINES: Content = ("application/x-ndjson", |generator| {
+    let line = [of::<MessageResult>(generator), of::<SummaryBody>(generator)];
+    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
+});
+
+/// The content of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A link each.
+    Links,
+    /// Texts with any number of links.
+    Messages,
+}
 
 /// 400: an array has no line for a summary.
 fn no_summary() -> Problem {
@@ -110,6 +148,32 @@ async fn create(
     domains: Domains,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
+    body: Body,
+) -> Result<Response, Problem> {
+    answer(Kind::Links, app, caller, domains, headers, query, body).await
+}
+
+/// `POST /v1/messages`
+async fn create_messages(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    domains: Domains,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    body: Body,
+) -> Result<Response, Problem> {
+    // Without a domain, the texts would have no short URLs.
+    domains.bases.longest().ok_or_else(no_domain)?;
+    answer(Kind::Messages, app, caller, domains, headers, query, body).await
+}
+
+async fn answer(
+    kind: Kind,
+    app: SharedApp,
+    caller: Caller,
+    domains: Domains,
+    headers: HeaderMap,
+    query: Option<String>,
     body: Body,
 ) -> Result<Response, Problem> {
     let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
@@ -133,6 +197,7 @@ async fn create(
         app.uploads.of(key_id, idempotency_key.as_deref())
     });
     let context = Arc::new(Context {
+        kind,
         app: Arc::clone(&app),
         domains,
         caller,
@@ -189,6 +254,7 @@ async fn create(
 
 /// The state that all chunks of a request share.
 struct Context {
+    kind: Kind,
     app: SharedApp,
     domains: Domains,
     caller: Caller,
@@ -201,8 +267,13 @@ struct Context {
 impl Context {
     /// Creates the links of a chunk and returns the result of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
-        self.pay(&chunk).await;
+        // The request has paid for its first row.
+        let paid = usize::from(chunk.first_index == 0);
+        self.pay(chunk.rows.len().saturating_sub(paid)).await;
         let mut digest = RowsDigest::default();
+        if self.kind == Kind::Messages {
+            digest.add(b"messages");
+        }
         self.said.add_to(&mut digest);
         // The same values mean something else under other names.
         if self.said.csv.columns.is_none() {
@@ -225,25 +296,19 @@ impl Context {
         let named = rows.iter().filter_map(|row| row.as_ref().ok());
         let campaigns = Campaigns::named(&self.app, &self.caller, named).await;
         let rows = rows.into_iter();
-        let read = rows.map(|row| self.read(row, campaigns.as_ref()));
-        let (told, links): (Vec<_>, Vec<_>) = read.unzip();
-        let results = match &self.idempotency_key {
-            // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
-            _ if links.is_empty() => Vec::new(),
-            None => self.create(links).await,
-            Some(key) => {
-                let key = ChunkKey {
-                    key_id: self.caller.key().id.clone(),
-                    idempotency_key: key.clone(),
-                    chunk: chunk.number,
-                };
-                let count = links.len();
-                let created = create_chunk(&self.app, key, digest, links).await;
-                created.unwrap_or_else(|problem| {
-                    let problem = problem.to_json().1;
-                    let same = std::iter::repeat_n(problem, count);
-                    same.map(RowResult::Problem).collect()
-                })
+        let (told, messages, results) = match self.kind {
+            Kind::Links => {
+                let read = rows.map(|row| self.read(row, campaigns.as_ref()));
+                let (told, links): (Vec<_>, Vec<_>) = read.unzip();
+                let results = self.create_once(chunk.number, digest, links).await;
+                (told, Vec::new(), results)
+            }
+            Kind::Messages => {
+                let mut links = Vec::new();
+                let read = rows.map(|row| self.read_message(row, campaigns.as_ref(), &mut links));
+                let (told, messages): (Vec<_>, Vec<_>) = read.unzip();
+                let results = self.create_of_messages(&chunk, digest, links).await;
+                (told, messages, results)
             }
         };
         let mut teller = Teller {
@@ -254,12 +319,21 @@ impl Context {
             failures: HashMap::new(),
             counts: Counts::default(),
         };
-        let mut answers: Vec<String> = results
-            .into_iter()
-            .zip(told)
-            .zip(chunk.first_index..)
-            .map(|((result, told), index)| teller.tell(index, told, result))
-            .collect();
+        let mut results = results.into_iter();
+        let mut answers: Vec<String> = match self.kind {
+            Kind::Links => {
+                let rows = results.zip(told).zip(chunk.first_index..);
+                rows.map(|((result, told), index)| teller.tell(index, told, result))
+                    .collect()
+            }
+            Kind::Messages => {
+                let rows = messages.into_iter().zip(told).zip(chunk.first_index..);
+                rows.map(|((message, told), index)| {
+                    teller.tell_message(index, told, message, &mut results)
+                })
+                .collect()
+            }
+        };
         if let Some(BrokenBody(reason)) = chunk.broken {
             let problem = Problem::malformed(format!("The body {reason}."));
             let index = chunk.first_index + chunk.rows.len() as u64;
@@ -271,12 +345,37 @@ impl Context {
         }
     }
 
-    /// Charges the key's rate limit for each row except the first, which the request has paid for, and
-    /// waits for the units: a batch is slowed down instead of rejected.
-    async fn pay(&self, chunk: &RawChunk) {
-        let first = usize::from(chunk.first_index == 0);
-        let rows = chunk.rows.len().saturating_sub(first);
-        let mut due = u32::try_from(rows).unwrap_or(u32::MAX);
+    /// Creates links together, once if the request has an idempotency key.
+    async fn create_once(
+        &self,
+        number: u32,
+        digest: RowsDigest,
+        links: Vec<Result<NewLink, Problem>>,
+    ) -> Vec<RowResult> {
+        match &self.idempotency_key {
+            // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
+            _ if links.is_empty() => Vec::new(),
+            None => self.create(links).await,
+            Some(key) => {
+                let key = ChunkKey {
+                    key_id: self.caller.key().id.clone(),
+                    idempotency_key: key.clone(),
+                    chunk: number,
+                };
+                let count = links.len();
+                let created = create_chunk(&self.app, key, digest, links).await;
+                created.unwrap_or_else(|problem| {
+                    let problem = problem.to_json().1;
+                    let same = std::iter::repeat_n(problem, count);
+                    same.map(RowResult::Problem).collect()
+                })
+            }
+        }
+    }
+
+    /// Charges the key's rate limit for some units and waits for them: a batch is slowed down instead of rejected.
+    async fn pay(&self, units: usize) {
+        let mut due = u32::try_from(units).unwrap_or(u32::MAX);
         let mut at_once = due;
         while due > 0 {
             match self.caller.charge(at_once) {

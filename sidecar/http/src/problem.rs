@@ -264,6 +264,15 @@ impl Problem {
         self
     }
 
+    /// Moves faults of a member to another one, and describes them anew.
+    pub(super) fn moved(mut self, from: &str, to: &str, describe: impl Fn(&str) -> String) -> Self {
+        for fault in self.0.errors.iter_mut().filter(|it| it.pointer == from) {
+            to.clone_into(&mut fault.pointer);
+            fault.detail = describe(&fault.detail);
+        }
+        self
+    }
+
     /// Adds the quota, and the member of a new link that is at fault if it is not the key.
     fn of_quota(mut self, used_up: &UsedUp) -> Self {
         let of = match used_up.owner {

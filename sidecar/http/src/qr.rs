@@ -45,7 +45,7 @@ async fn draw(
 }
 
 /// 503: nginx announces no active domain, so the link has no short URL.
-fn no_domain() -> Problem {
+pub(super) fn no_domain() -> Problem {
     Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
 }
 

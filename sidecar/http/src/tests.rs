@@ -16,6 +16,7 @@ mod isolation;
 mod keys;
 mod links;
 mod live;
+mod messages;
 mod metrics;
 mod once;
 mod openapi;

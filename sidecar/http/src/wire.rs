@@ -210,7 +210,8 @@ impl WrittenBody {
     }
 }
 
-fn short_url(link: &Link, bases: &Bases) -> Option<String> {
+/// The short URL of a link, if a domain serves it.
+pub(super) fn short_url(link: &Link, bases: &Bases) -> Option<String> {
     bases.of(link).map(|base| format!("{base}/{}", link.code))
 }
 

@@ -126,3 +126,29 @@ fn a_batch_that_is_sent_faster_than_it_is_made_gets_through_nginx() {
     let results = String::from_utf8(sent.stdout).expect("text");
     assert_eq!(results.matches("\"status\":201").count(), ROWS);
 }
+
+#[test]
+fn the_link_in_the_text_of_a_message_redirects_to_its_target() {
+    let stack = Stack::shared();
+    let target = "https://example.com/spring?m=4711";
+    let rows = json!([{ "text": "Hi (https://example.com/spring?m={m}).", "parameters": { "m": "4711" } }]);
+    let answer = api(
+        stack.nginx.internal_port,
+        &stack.sidecar.key,
+        "POST",
+        "/v1/messages",
+        Some(&rows),
+    );
+    assert_eq!(answer.status, 200);
+    let message = answer.json()[0]["message"].clone();
+    let text = message["text"].as_str().expect("a text");
+    let url = text
+        .strip_prefix("Hi (")
+        .and_then(|text| text.strip_suffix(")."));
+    let code = url
+        .and_then(|url| url.rsplit('/').next())
+        .expect("a short URL");
+    assert_eq!(message["codes"], json!([code]));
+    let followed = stack.follow(code);
+    assert_eq!((followed.status, followed.location()), (302, Some(target)));
+}

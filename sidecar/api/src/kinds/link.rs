@@ -39,6 +39,12 @@ texts! {
     /// The id of a campaign.
     CampaignId: |generator| of::<words::CampaignId>(generator);
 
+    /// The text of a message.
+    MessageText: |_| {
+        let example = ["Hi {name}, see https://www.example.com/spring?m={member}."];
+        json!({ "type": "string", "examples": example })
+    };
+
     /// A custom code.
     Code: |generator| of::<words::Code>(generator);
 }

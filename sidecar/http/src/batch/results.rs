@@ -1,5 +1,6 @@
 //! The results of a batch: one for each row, as lines or as an array.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,14 +14,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use shortlink_core::api_key::ApiKey;
 use shortlink_core::link::UploadId;
+use shortlink_core::message::{Segments, replace};
 use shortlink_core::short_url::Bases;
+use shortlink_service::new_link::Stored;
 use shortlink_service::repeat::RowResult;
 
+use super::messages::Message;
 use crate::campaign_links::Campaigns;
 use crate::idempotency::status_of;
 use crate::link_members::{LengthsFrom, not_created};
 use crate::problem::{Problem, ProblemBody};
-use crate::wire::WrittenBody;
+use crate::qr::no_domain;
+use crate::wire::{WrittenBody, short_url};
 use crate::words;
 
 /// The results of a chunk, as JSON values, and the outcomes of its rows.
@@ -111,6 +116,65 @@ pub(crate) struct ResultBody {
     problem: Option<Box<RawValue>>,
 }
 
+/// The result of a row of messages.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MessageResult {
+    /// Number of the row, from 0.
+    index: u64,
+    /// The row's `externalId`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    external_id: Option<String>,
+    /// 201 if the message has a new link, else 200; the status of the problem if there is one.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "MessageBody")]
+    message: Option<MessageBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProblemBody<'static>")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// A message with short links.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ShortenedMessage")]
+struct MessageBody {
+    /// Text with short links.
+    text: String,
+    /// Codes of the links, in the order of the text.
+    #[schemars(with = "Vec<words::Code>")]
+    codes: Vec<String>,
+    /// Size of the text before.
+    before: SizeBody,
+    /// Size of the text with short links.
+    after: SizeBody,
+}
+
+/// The size of a text as a message.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MessageSize")]
+struct SizeBody {
+    /// Encoding: GSM-7 if its alphabet has all characters, else UCS-2.
+    #[schemars(extend("enum" = ["GSM-7", "UCS-2"]))]
+    encoding: &'static str,
+    /// Length in septets (GSM-7; characters of the extension table take two) or 16-bit units (UCS-2).
+    length: usize,
+    /// Number of segments that are sent.
+    segments: usize,
+}
+
+impl SizeBody {
+    fn of(text: &str) -> Self {
+        let size = Segments::of(text);
+        Self {
+            encoding: size.encoding.name(),
+            length: size.length,
+            segments: size.count,
+        }
+    }
+}
+
 /// Writes the results of a chunk's rows.
 pub(super) struct Teller<'a> {
     /// The campaigns that the rows name, if they could be read.
@@ -133,30 +197,17 @@ impl Teller<'_> {
         (external_id, lengths_from): (Option<String>, LengthsFrom),
         result: RowResult,
     ) -> String {
-        let (status, link, problem) = match result {
-            RowResult::Link(stored) => {
+        let (status, link, problem) = match self.outcome(result, lengths_from) {
+            Ok(stored) => {
                 // The campaigns of the request suffice: a link that is found equals the requested one.
                 let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
                 let body = WrittenBody::new(&stored, self.key, campaign, self.now, self.bases);
                 let status = if stored.is_new { 201 } else { 200 };
                 (status, Some(body), None)
             }
-            RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
-            RowResult::Failed(error) => {
-                let cause = format!("{lengths_from:?} {error:?}");
-                let told = self.failures.entry(cause).or_insert_with(|| {
-                    let (status, problem) = not_created(error, lengths_from).to_json();
-                    (status.as_u16(), problem)
-                });
-                (told.0, None, raw(told.1.clone()))
-            }
+            Err((status, problem)) => (status, None, raw(problem)),
         };
-        self.counts.add(Counts {
-            rows: 1,
-            created: u64::from(status == 201),
-            existing: u64::from(status == 200),
-            refused: u64::from(link.is_none()),
-        });
+        self.count(status, link.is_none());
         to_line(&ResultBody {
             index: Some(index),
             external_id,
@@ -164,6 +215,87 @@ impl Teller<'_> {
             link,
             problem,
         })
+    }
+
+    /// Writes the result of a message; takes the results of its links.
+    pub(super) fn tell_message(
+        &mut self,
+        index: u64,
+        (external_id, lengths_from): (Option<String>, LengthsFrom),
+        message: Result<Message, Problem>,
+        results: &mut impl Iterator<Item = RowResult>,
+    ) -> String {
+        let told = message.map_err(|problem| {
+            let (status, problem) = problem.to_json();
+            (status.as_u16(), problem)
+        });
+        let told = told.and_then(|Message { text, urls }| {
+            // All are taken, also after one that failed.
+            let links: Vec<_> = results
+                .take(urls.len())
+                .map(|result| self.outcome(result, lengths_from))
+                .collect();
+            let links: Vec<_> = links.into_iter().collect::<Result<_, _>>()?;
+            let on = |stored: &Stored| short_url(&stored.link, self.bases);
+            let short: Option<Vec<String>> = links.iter().map(|stored| on(stored)).collect();
+            let short = short.ok_or_else(|| {
+                let (status, problem) = no_domain().to_json();
+                (status.as_u16(), problem)
+            })?;
+            let shortened = replace(&text, &urls, short.into_iter().map(Cow::Owned));
+            let codes = links
+                .iter()
+                .map(|stored| stored.link.code.as_str().to_owned());
+            let body = MessageBody {
+                before: SizeBody::of(&text),
+                after: SizeBody::of(&shortened),
+                text: shortened,
+                codes: codes.collect(),
+            };
+            let is_new = links.iter().any(|stored| stored.is_new);
+            Ok((if is_new { 201 } else { 200 }, body))
+        });
+        let (status, message, problem) = match told {
+            Ok((status, body)) => (status, Some(body), None),
+            Err((status, problem)) => (status, None, raw(problem)),
+        };
+        self.count(status, message.is_none());
+        to_line(&MessageResult {
+            index,
+            external_id,
+            status,
+            message,
+            problem,
+        })
+    }
+
+    /// The link of a result, or the status and the text of its problem.
+    fn outcome(
+        &mut self,
+        result: RowResult,
+        lengths_from: LengthsFrom,
+    ) -> Result<Box<Stored>, (u16, String)> {
+        match result {
+            RowResult::Link(stored) => Ok(stored),
+            RowResult::Problem(problem) => Err((status_of(&problem), problem)),
+            RowResult::Failed(error) => {
+                let cause = format!("{lengths_from:?} {error:?}");
+                let told = self.failures.entry(cause).or_insert_with(|| {
+                    let (status, problem) = not_created(error, lengths_from).to_json();
+                    (status.as_u16(), problem)
+                });
+                Err(told.clone())
+            }
+        }
+    }
+
+    fn count(&mut self, status: u16, is_refused: bool) {
+        self.counts.add(Counts {
+            rows: 1,
+            created: u64::from(status == 201),
+            existing: u64::from(status == 200),
+            refused: u64::from(is_refused),
+        });
     }
 }
 

@@ -38,7 +38,7 @@ fn reach(operation: &str) -> Option<Reach> {
         | "getCampaignStats" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
         "listLinks" | "listCampaigns" | "eraseVisits" => Reach::Filtered,
-        "createLink" | "createLinks" | "createCampaign" => Reach::Creates,
+        "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" => Reach::OfAll,
         "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,
         "listKeys" | "createKey" | "getKey" | "changeKey" | "revokeKey" | "rotateKey"
@@ -223,22 +223,38 @@ async fn new_links_neither_join_nor_find_those_of_other_keys() {
     let of_none = create(&own.key, json!({"campaignId": "4711"})).await;
     assert_eq!(of_theirs.status, 422);
     assert_eq!(of_theirs.json(), of_none.json());
-    let batch = |id: &str| format!("/v1/links/batch?campaignId={id}");
+    let path = |of: &str, id: &str| format!("/v1/{of}?campaignId={id}");
     for (id, status) in [
         (&*theirs.campaign, 404),
         ("4711", 404),
         (&own.campaign, 200),
     ] {
-        let rows = Some(json!([{}]));
-        let answer = scene.service.call(&own.key, "POST", &batch(id), rows).await;
-        assert_eq!(answer.status, status, "{id}");
+        for of in ["links/batch", "messages"] {
+            let rows = Some(json!([{}]));
+            let path = path(of, id);
+            let answer = scene.service.call(&own.key, "POST", &path, rows).await;
+            assert_eq!(answer.status, status, "{path}");
+        }
     }
-    let rows = json!([{"campaignId": theirs.campaign}]);
-    let answer = scene
-        .service
-        .call(&own.key, "POST", "/v1/links/batch", Some(rows))
-        .await;
-    assert_eq!(answer.json()[0]["status"], 422);
+    let text = "https://example.com/";
+    for (path, of_theirs, of_none) in [
+        (
+            "/v1/links/batch",
+            json!({"campaignId": theirs.campaign}),
+            json!({"campaignId": "4711"}),
+        ),
+        (
+            "/v1/messages",
+            json!({"text": text, "campaignId": theirs.campaign}),
+            json!({"text": text, "campaignId": "4711"}),
+        ),
+    ] {
+        let rows = json!([of_theirs, of_none]);
+        let answer = scene.service.call(&own.key, "POST", path, Some(rows)).await;
+        let results = answer.json();
+        assert_eq!(results[0]["status"], 422, "{path}");
+        assert_eq!(results[0]["problem"], results[1]["problem"], "{path}");
+    }
 
     let same = json!({"longUrl": "https://example.com/", "dedupe": true});
     let first = create(&theirs.key, same.clone()).await.json();

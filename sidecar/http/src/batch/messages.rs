@@ -1,0 +1,223 @@
+//! Reads rows of messages: the text of each, and a new link for each URL in it.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+use shortlink_api::fields::Fields;
+use shortlink_api::kinds::link::Parameters;
+use shortlink_api::members::{Members, Usage};
+use shortlink_api::message;
+use shortlink_core::campaign::Campaign;
+use shortlink_core::message::{MAX_SEGMENTS, MAX_URLS, Segments, fill, urls};
+use shortlink_core::ports::MAX_TOGETHER;
+use shortlink_core::target::Target;
+use shortlink_service::new_link::NewLink;
+use shortlink_service::repeat::{RowResult, RowsDigest};
+use vocabulary::MAX_CODE_LENGTH;
+
+use super::chunks::RawChunk;
+use super::{Context, Problem};
+use crate::campaign_links::Campaigns;
+use crate::link_members::LengthsFrom;
+
+/// The text of a message with values instead of variables, and the URLs in it.
+pub(super) struct Message {
+    pub(super) text: String,
+    pub(super) urls: Vec<Range<usize>>,
+}
+
+/// A message, and the values of its variables.
+struct Filled {
+    message: Message,
+    values: Map<String, Value>,
+}
+
+type Told = (Option<String>, LengthsFrom);
+
+impl Context {
+    /// Reads a row, and adds a link for each URL in it. Their number depends only on the row, as a retry requires: if a
+    /// link is refused, all links of the message are.
+    pub(super) fn read_message(
+        &self,
+        row: Result<Map<String, Value>, Problem>,
+        campaigns: Result<&Campaigns, &Problem>,
+        links: &mut Vec<Result<NewLink, Problem>>,
+    ) -> (Told, Result<Message, Problem>) {
+        let mut members = match row {
+            Ok(members) => members,
+            Err(problem) => return ((None, LengthsFrom::Configuration), Err(problem)),
+        };
+        let external_id = members.get("externalId").and_then(Value::as_str);
+        let external_id = external_id.map(str::to_owned);
+        let mut lengths_from = LengthsFrom::Configuration;
+        let Filled { message, values } = match read_text(&members) {
+            Ok(filled) => filled,
+            Err(problem) => return ((external_id, lengths_from), Err(problem)),
+        };
+        members.remove("text");
+        let campaign = campaigns.ok().and_then(|it| it.named_by(&members));
+        if let Some(campaign) = campaign {
+            let names = campaign.target.names();
+            if let Some(Value::Object(given)) = members.get_mut("parameters") {
+                given.retain(|name, _| names.contains(name));
+            }
+        } else if !members.contains_key("campaignId") {
+            members.remove("parameters");
+        }
+        let read: Result<Vec<NewLink>, Problem> = message
+            .urls
+            .iter()
+            .map(|range| {
+                let url = &message.text[range.clone()];
+                let mut of_link = members.clone();
+                match campaign {
+                    Some(campaign) => self.check_target(url, campaign, &values)?,
+                    None if !members.contains_key("campaignId") => {
+                        of_link.insert("longUrl".to_owned(), url.into());
+                    }
+                    None => {}
+                }
+                let ((_, from), link) = self.read(Ok(of_link), campaigns);
+                lengths_from = from;
+                let describe = |detail: &str| format!("has the URL {url}, which {detail}");
+                link.map_err(|problem| problem.moved("/longUrl", "/text", describe))
+            })
+            .collect();
+        let read = read.and_then(|links| self.check_length(&message, &links).map(|()| links));
+        match read {
+            Ok(read) => links.extend(read.into_iter().map(Ok)),
+            Err(problem) => {
+                let same = message.urls.iter().map(|_| Err(problem.clone()));
+                links.extend(same);
+                if message.urls.is_empty() {
+                    return ((external_id, lengths_from), Err(problem));
+                }
+            }
+        }
+        ((external_id, lengths_from), Ok(message))
+    }
+
+    /// A URL in the text of a campaign's message would lead elsewhere if it were not the campaign's target.
+    fn check_target(
+        &self,
+        url: &str,
+        campaign: &Campaign,
+        values: &Map<String, Value>,
+    ) -> Result<(), Problem> {
+        let with_names = campaign.target.with_names();
+        let parse = |text: &str| Target::parse(text, self.app.policy, &self.domains.own).ok();
+        // A value that the campaign needs and the row lacks is a fault of the link.
+        let Ok(expected) = fill(&with_names, |name| values.get(name)?.as_str()) else {
+            return Ok(());
+        };
+        match (parse(url), parse(&expected)) {
+            (Some(found), Some(expected)) if found.as_str() == expected.as_str() => Ok(()),
+            _ => {
+                // The target itself is for keys that may read campaigns.
+                let id = campaign.id;
+                let detail = format!(
+                    "has the URL {url}, which is not the target of campaign {id}: write the target as the \
+                     campaign has it"
+                );
+                Err(Problem::invalid("/text", detail))
+            }
+        }
+    }
+
+    /// Checks the number of segments before links are created, with the longest short URLs that they can have.
+    fn check_length(&self, message: &Message, links: &[NewLink]) -> Result<(), Problem> {
+        let base = self.domains.bases.longest().unwrap_or_default();
+        let longest = |link: &NewLink| {
+            let code = usize::from(link.policy.lengths.1) + 1;
+            let code = link.slug.map_or(code, |code| code.as_str().len());
+            "x".repeat(base + 1 + code.min(MAX_CODE_LENGTH)).into()
+        };
+        let text = shortlink_core::message::replace(
+            &message.text,
+            &message.urls,
+            links.iter().map(longest),
+        );
+        let count = Segments::of(&text).count;
+        if count <= MAX_SEGMENTS {
+            return Ok(());
+        }
+        let detail = format!(
+            "needs {count} segments with short links, and may have {MAX_SEGMENTS}: shorten the text"
+        );
+        Err(Problem::invalid("/text", detail))
+    }
+
+    /// Creates the links of a chunk of messages, some at a time.
+    pub(super) async fn create_of_messages(
+        &self,
+        chunk: &RawChunk,
+        digest: RowsDigest,
+        links: Vec<Result<NewLink, Problem>>,
+    ) -> Vec<RowResult> {
+        // The chunk's rows are paid for.
+        self.pay(links.len().saturating_sub(chunk.rows.len())).await;
+        let first = chunk.number.saturating_mul(MAX_URLS as u32);
+        let mut results = Vec::with_capacity(links.len());
+        let mut links = links.into_iter().peekable();
+        for number in first.. {
+            if links.peek().is_none() {
+                break;
+            }
+            let some = links.by_ref().take(MAX_TOGETHER).collect();
+            results.extend(self.create_once(number, digest.clone(), some).await);
+        }
+        results
+    }
+}
+
+/// Reads the text of a row and the values of its variables.
+fn read_text(members: &Map<String, Value>) -> Result<Filled, Problem> {
+    let own = ["text", "parameters", "longUrl", "customSlug"];
+    let own = own
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())));
+    let mut fields = Fields::new(own.collect());
+    let given = message::Message::read(&mut fields, Usage::New);
+    let values = fields
+        .read::<Parameters>("parameters")
+        .value()
+        .unwrap_or_default();
+    for (name, value) in &values {
+        if !value.is_string() {
+            fields.refuse_at(&["parameters", name], "must be a string");
+        }
+    }
+    if fields.has("longUrl") {
+        fields.refuse(
+            "longUrl",
+            "is not for messages: the URLs of the text are the targets",
+        );
+    }
+    fields.ignore("longUrl");
+    let has_slug = fields.has("customSlug");
+    fields.ignore("customSlug");
+    let text = fields.required("text", given.text).unwrap_or_default();
+    let filled = fill(&text, |name| values.get(name)?.as_str()).unwrap_or_else(|faults| {
+        for fault in faults {
+            // A value that is not a string has a fault already.
+            if values.get(fault.name()).is_none_or(Value::is_string) {
+                fields.refuse_at(&["parameters", fault.name()], fault.to_string());
+            }
+        }
+        String::new()
+    });
+    let urls = urls(&filled);
+    if urls.len() > MAX_URLS {
+        let detail = format!("has {} URLs, and may have {MAX_URLS}", urls.len());
+        fields.refuse("text", detail);
+    }
+    if has_slug && urls.len() > 1 {
+        fields.refuse(
+            "customSlug",
+            "is for a text with one URL: only one link can have a custom code",
+        );
+    }
+    fields.finish()?;
+    let message = Message { text: filled, urls };
+    Ok(Filled { message, values })
+}
