@@ -40,10 +40,10 @@ pub use quotas::{QuotaOwner, UsedUp};
 pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, Stretch, TimeSpan, VisitPage};
 pub use upkeep::{End, EndPlace, EndedPage, Filled, Kept, Page, Place, RecordIndex, Slice, Stood};
 pub use visits::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, ExportedVisit, Hours, Intervals,
-    KeptVisit, KeptVisits, LinkTotal, MAX_COUNTED, MAX_COUNTS, MAX_POISON, MAX_VALUES,
-    MAX_VISITS_TOGETHER, OTHER, OldCounts, Poison, QueueDepth, QueuedBatch, QueuedId, TimeCount,
-    ValueCount, ValueTimeCount, VisitListing, VisitQueue, VisitsToExport,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, ExportedVisit, FirstClicks, Hours,
+    Intervals, KeptVisit, KeptVisits, LinkClicks, LinkTotal, MAX_COUNTED, MAX_COUNTS, MAX_POISON,
+    MAX_VALUES, MAX_VISITS_TOGETHER, OTHER, OldCounts, Poison, QueueDepth, QueuedBatch, QueuedId,
+    Recipient, TimeCount, ValueCount, ValueTimeCount, VisitListing, VisitQueue, VisitsToExport,
 };
 
 /// The most items of a listing that are examined for a page: few of millions may match its filter.

@@ -14,6 +14,7 @@ use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
+use crate::visits::clicks;
 use crate::{Store, codes, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
@@ -141,6 +142,7 @@ async fn delete(
         ")"
     );
     db.run(limits, &values[..1]).await?;
+    clicks::remove(db, &ids).await?;
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;
     }

@@ -298,7 +298,10 @@ async fn update(db: &mut Db<'_>, id: i64, before: &Link, link: &Link) -> Result<
 
 /// Returns the creation time and the id of a position. Nothing comes after the last position; without
 /// a position, everything does.
-async fn place(db: &mut Db<'_>, position: Option<&Position>) -> Result<(i64, i64), sqlx::Error> {
+pub(super) async fn place(
+    db: &mut Db<'_>,
+    position: Option<&Position>,
+) -> Result<(i64, i64), sqlx::Error> {
     let Some(Position { created_at, code }) = position else {
         return Ok((i64::MAX, i64::MAX));
     };

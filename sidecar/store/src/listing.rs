@@ -11,6 +11,7 @@ use vocabulary::CampaignId;
 
 use super::db::Statement;
 use super::sql::{Sql, sql};
+use super::visits::clicks::OF_LINK;
 
 /// A condition that finds the least links of a listing, and has an index with them in its order; the
 /// other conditions are checked in each link.
@@ -191,6 +192,20 @@ pub(super) fn query<'a>(
     }
     if let Some((state, now)) = listing.state {
         push_state(statement, state, now.as_second());
+    }
+    if let Some(clicked) = listing.clicked {
+        statement.push(match clicked {
+            true => sql!(
+                " AND EXISTS (SELECT 1 FROM link_clicks WHERE ",
+                OF_LINK,
+                ")"
+            ),
+            false => sql!(
+                " AND NOT EXISTS (SELECT 1 FROM link_clicks WHERE ",
+                OF_LINK,
+                ")"
+            ),
+        });
     }
     statement.push(lead.order()).bind(listing.limit);
 }

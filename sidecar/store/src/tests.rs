@@ -6,6 +6,7 @@ mod campaigns;
 mod changes;
 mod chunks;
 mod clickhouse;
+mod clicks;
 mod domains;
 mod erasure;
 mod exports;

@@ -1,6 +1,7 @@
 //! Rows that both stores derive from visits before they write them.
 
 mod agents;
+pub(crate) mod clicks;
 mod counts;
 mod day_keys;
 pub(crate) mod erasing;
@@ -12,6 +13,7 @@ mod moves;
 mod moving;
 mod pruning;
 mod quarantine;
+mod recipients;
 mod reclassify;
 mod sink;
 mod sketches;
@@ -112,6 +114,27 @@ impl<'a> LinkKey<'a> {
         let ids = known_ids(db, codes).await?.into_iter().zip(codes);
         let keys = ids.filter_map(|(id, code)| Some((Self::Id(id?), code)));
         Ok(keys.collect())
+    }
+
+    /// Some keys by the ids that their links have or would have.
+    async fn ids(
+        db: &mut Db<'_>,
+        keys: impl Iterator<Item = Self>,
+    ) -> Result<BTreeMap<i64, Self>, sqlx::Error> {
+        let mut by_id = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for key in keys {
+            match key {
+                Self::Id(id) => _ = by_id.insert(id, key),
+                Self::Code(text) => unknown.extend(text.parse::<Code>().ok().zip(Some(key))),
+            }
+        }
+        if !unknown.is_empty() {
+            let (codes, keys): (Vec<Code>, Vec<Self>) = unknown.into_iter().unzip();
+            let ids = known_ids(db, &codes).await?.into_iter().zip(keys);
+            by_id.extend(ids.filter_map(|(id, key)| Some((id?, key))));
+        }
+        Ok(by_id)
     }
 
     /// The value for [`OF_LINKS`].

@@ -36,6 +36,8 @@ pub struct Listing {
     pub upload: Option<UploadId>,
     /// Only links that were created with one of these API keys.
     pub created_by: Option<Vec<String>>,
+    /// Only links with a human visit, or only those without one.
+    pub clicked: Option<bool>,
     /// Only links behind this position.
     pub after: Option<Position>,
     /// Only links before this position, and the link that it names.
@@ -56,9 +58,10 @@ impl Listing {
             self.created_by.is_some(),
             self.state.is_some(),
         ];
+        // No index has the links with clicks, or those without.
         let named = named.into_iter().filter(|&is_named| is_named).count();
         let is_revoked = matches!(self.state, Some((State::Revoked, _)));
-        named > 1 || (self.state.is_some() && !is_revoked)
+        named > 1 || self.clicked.is_some() || (self.state.is_some() && !is_revoked)
     }
 }
 

@@ -322,6 +322,41 @@ pub struct LinkTotal {
     pub last_at: Timestamp,
 }
 
+/// The clicks of a link: its human visits that are not erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkClicks {
+    /// The time of the first human visit.
+    pub first_at: Timestamp,
+    /// The time of the last human visit.
+    pub last_at: Timestamp,
+    /// The number of human visits, at least one.
+    pub visits: u64,
+}
+
+/// A link of a campaign, which was sent to one recipient, with its clicks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipient {
+    /// The link's code.
+    pub code: Code,
+    /// The time at which the link was created.
+    pub created_at: Timestamp,
+    /// The id of the API key that created the link.
+    pub created_by: String,
+    /// The caller's id of the link.
+    pub external_id: Option<String>,
+    /// The clicks, if there are any.
+    pub clicks: Option<LinkClicks>,
+}
+
+/// The number of links whose first human visit was in an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstClicks {
+    /// The start of the hour.
+    pub hour: Timestamp,
+    /// The number of links.
+    pub links: u64,
+}
+
 /// The number of visits of a domain in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainCount {

@@ -32,6 +32,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0019_upload_moments",
     "0020_visit_order",
     "0021_visit_sink",
+    "0022_link_clicks",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

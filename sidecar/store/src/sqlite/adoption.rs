@@ -1,6 +1,7 @@
 //! Steps of a migration that SQL cannot do: generating the key that codes are numbered by, and moving
-//! rows from schemas without numbers of links, or with visits by code.
+//! rows from schemas without numbers of links, or with visits by code. Clicks are counted once all visits are there.
 
+mod clicks;
 mod links;
 mod visits;
 
@@ -17,11 +18,12 @@ enum Left {
     Links,
     LinkHours,
     Visits,
+    Clicks,
 }
 
 impl Left {
     /// In the order in which they are moved.
-    const ALL: [Self; 3] = [Self::Links, Self::LinkHours, Self::Visits];
+    const ALL: [Self; 4] = [Self::Links, Self::LinkHours, Self::Visits, Self::Clicks];
 
     /// The table that is there until all has been moved.
     const fn table(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Left {
             Self::Links => "links_before",
             Self::LinkHours => "visit_link_hours_before",
             Self::Visits => "visits_before",
+            Self::Clicks => "clicks_before",
         }
     }
 
@@ -38,6 +41,7 @@ impl Left {
             Self::Links => links::move_some(db).await,
             Self::LinkHours => visits::move_some_hours(db).await,
             Self::Visits => visits::move_some(db).await,
+            Self::Clicks => clicks::count(db).await,
         }
     }
 }

@@ -35,6 +35,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0024_upload_moments",
     "0025_visit_ids",
     "0026_visit_sink",
+    "0027_link_clicks",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -410,7 +410,11 @@ fn column(dimension: Dimension) -> Sql {
 }
 
 /// Reads when an hour, a minute or a day begins, from how many there were since 1970.
-fn moment(row: &Row, column: &'static str, length_ms: i64) -> Result<Timestamp, sqlx::Error> {
+pub(super) fn moment(
+    row: &Row,
+    column: &'static str,
+    length_ms: i64,
+) -> Result<Timestamp, sqlx::Error> {
     let count: i64 = row.get(column)?;
     let moment = count.checked_mul(length_ms);
     let moment = moment.and_then(|moment| Timestamp::from_millisecond(moment).ok());
@@ -418,6 +422,6 @@ fn moment(row: &Row, column: &'static str, length_ms: i64) -> Result<Timestamp, 
 }
 
 /// Reads a count. Those that are corrected may be below 0 for a while.
-fn number(row: &Row, column: &'static str) -> Result<u64, sqlx::Error> {
+pub(super) fn number(row: &Row, column: &'static str) -> Result<u64, sqlx::Error> {
     row.get(column).map(i64::unsigned_abs)
 }

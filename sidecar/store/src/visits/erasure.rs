@@ -14,7 +14,7 @@ use vocabulary::Code;
 use super::agents::note_agents;
 use super::counts::LINK;
 use super::listing::IDS_OF_DAYS;
-use super::{EARLIER, LinkKey, OF_LINKS};
+use super::{EARLIER, LinkKey, OF_LINKS, clicks};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{IN_NUMBERS, Sql, sql};
@@ -183,6 +183,7 @@ pub(crate) async fn erase_of_links(
         return Ok(false);
     }
     erased.counts += blur(db, &keys, until).await?;
+    clicks::recount(db, &keys, until.as_millisecond()).await?;
     Ok(true)
 }
 

@@ -15,10 +15,11 @@ use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
 use super::{
-    ALL, Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some,
+    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, ranges, sketches,
+    some,
 };
 use crate::db::Db;
-use crate::rows::{ids_of, known_ids};
+use crate::rows::ids_of;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args};
@@ -143,6 +144,11 @@ async fn keep(
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
+    if !in_clickhouse {
+        // A late visit of a deleted link is none of a recipient any more.
+        let of_links = counted.iter().filter(|(_, key, _)| links.contains_key(key));
+        clicks::add(db, of_links.copied()).await?;
+    }
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
         true => Vec::new(),
@@ -265,7 +271,7 @@ pub(super) async fn keys<'a>(
     })
 }
 
-/// A visited link that belongs to a campaign, or is to end.
+/// A visited link.
 struct VisitedLink<'a> {
     code: &'a str,
     /// The campaign that it belongs to.
@@ -274,7 +280,7 @@ struct VisitedLink<'a> {
     max_visits: Option<i64>,
 }
 
-/// The links of visits that belong to a campaign, or are to end.
+/// The links of visits, of those that exist.
 async fn links_of<'a>(
     db: &mut Db<'_>,
     codes: &[&'a str],
@@ -282,20 +288,7 @@ async fn links_of<'a>(
 ) -> Result<HashMap<LinkKey<'a>, VisitedLink<'a>>, sqlx::Error> {
     let distinct: BTreeMap<LinkKey<'a>, &'a str> =
         keys.iter().copied().zip(codes.iter().copied()).collect();
-    let mut by_id = BTreeMap::new();
-    let mut unknown = Vec::new();
-    for (key, text) in distinct {
-        match (key, text.parse::<Code>()) {
-            (LinkKey::Id(id), _) => drop(by_id.insert(id, (key, text))),
-            (_, Ok(code)) => unknown.push((code, (key, text))),
-            (_, Err(_)) => {}
-        }
-    }
-    if !unknown.is_empty() {
-        let (codes, links): (Vec<Code>, Vec<_>) = unknown.into_iter().unzip();
-        let ids = known_ids(db, &codes).await?.into_iter().zip(links);
-        by_id.extend(ids.filter_map(|(id, link)| Some((id?, link))));
-    }
+    let by_id = LinkKey::ids(db, distinct.keys().copied()).await?;
     // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
     // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
     let sql = sql!(
@@ -303,7 +296,7 @@ async fn links_of<'a>(
          CROSS JOIN links ON links.id = asked.value|\
          asked.id, campaign_id, max_visits FROM unnest($1::bigint[]) AS asked (id), \
          LATERAL (SELECT campaign_id, max_visits FROM links WHERE links.id = asked.id LIMIT 1) \
-         AS link} WHERE campaign_id IS NOT NULL OR max_visits IS NOT NULL"
+         AS link}"
     );
     let ids: Vec<i64> = by_id.keys().copied().collect();
     let read = |row: &Row| {
@@ -312,9 +305,9 @@ async fn links_of<'a>(
     };
     let rows: Vec<_> = db.all(sql, args![ids], read).await?;
     let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
-        let (key, code) = *by_id.get(&id)?;
+        let key = *by_id.get(&id)?;
         let link = VisitedLink {
-            code,
+            code: distinct.get(&key)?,
             campaign,
             max_visits,
         };

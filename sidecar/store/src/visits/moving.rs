@@ -188,6 +188,8 @@ async fn settle(db: &mut Db<'_>, moved: Moved) -> Result<bool, sqlx::Error> {
     for sql in [
         sql!("{DELETE FROM|TRUNCATE} visits"),
         sql!("{DELETE FROM|TRUNCATE} visit_link_hours"),
+        sql!("{DELETE FROM|TRUNCATE} link_clicks"),
+        sql!("{DELETE FROM|TRUNCATE} campaign_clicks"),
         sql!("{DELETE FROM|TRUNCATE} visit_agents"),
         sql!("{DELETE FROM|TRUNCATE} visit_agent_checks"),
         sql!("{DELETE FROM visit_days|SELECT 1}"),

@@ -18,7 +18,7 @@ use super::moves::Moves;
 use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER, asn, evidence, method, visitor_id};
+use super::{ALL, Counts, EARLIER, asn, clicks, evidence, method, visitor_id};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
@@ -326,11 +326,13 @@ async fn reclassify(
         .collect();
     let codes: Vec<&str> = verdicts.iter().map(|it| it.0.code.as_str()).collect();
     let keys = keys(db, &codes).await?;
-    let mut moves = Moves::of(verdicts.into_iter().zip(keys), hours_since);
+    let verdicts: Vec<_> = verdicts.into_iter().zip(keys).collect();
+    let mut moves = Moves::of(verdicts.iter().copied(), hours_since);
     // In the same order as counts of new visits.
     name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
+    clicks::correct(db, verdicts).await?;
     sketches::add(db, &moves.counts.visitors).await?;
     mark_stale(db, &moves.stale).await?;
     Ok(changed.len() as u64)

@@ -1,0 +1,470 @@
+//! Clicks: which links have human visits, since when, and how many links of a campaign do.
+//!
+//! A link has a row in `link_clicks` if and only if it has a human visit that is not erased. `campaign_clicks` has the
+//! number of rows that a campaign has got, by the hour of the first click: the clicks of a campaign are read without its
+//! links. Both change in the transaction that stores, corrects or erases visits. All transactions lock rows of links in
+//! the order of their campaigns and keys, behind the counts of visits and before the rows of campaigns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::class::Class;
+use shortlink_core::visit::stored::{StoredVisit, Verdict};
+use vocabulary::Code;
+
+use super::counts::LINK;
+use super::erasure::overwrite;
+use super::{ALL, HOUR_MS, LinkKey, OF_LINKS};
+use crate::db::Db;
+use crate::sql::{IN_NUMBERS, sql, table};
+use crate::value::{Row, Value, args};
+
+/// A link, behind its campaign or [`ALL`].
+type Place<'a> = (i64, LinkKey<'a>);
+
+/// Human visits of a link, or its stored row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Clicks {
+    first_at: i64,
+    last_at: i64,
+    visits: i64,
+}
+
+impl Clicks {
+    /// One visit.
+    fn at(at: i64) -> Self {
+        Self {
+            first_at: at,
+            last_at: at,
+            visits: 1,
+        }
+    }
+
+    /// The visits of both.
+    fn with(self, other: Self) -> Self {
+        Self {
+            first_at: self.first_at.min(other.first_at),
+            last_at: self.last_at.max(other.last_at),
+            visits: self.visits + other.visits,
+        }
+    }
+
+    fn read(row: &Row) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            first_at: row.get("first_at")?,
+            last_at: row.get("last_at")?,
+            visits: row.get("visits")?,
+        })
+    }
+}
+
+/// The place of each item of a list, by the item.
+fn indices<T: Copy + Eq + Hash>(list: &[T]) -> HashMap<T, usize> {
+    list.iter().copied().zip(0..).collect()
+}
+
+/// Visits by their links, in the order in which rows are locked.
+#[derive(Debug, Default)]
+struct ByLink<'a>(BTreeMap<Place<'a>, Clicks>);
+
+impl<'a> ByLink<'a> {
+    fn add(&mut self, place: Place<'a>, at: i64) {
+        let clicks = Clicks::at(at);
+        let of_link = self.0.entry(place).and_modify(|it| *it = it.with(clicks));
+        of_link.or_insert(clicks);
+    }
+}
+
+/// Changes of the numbers of links of campaigns, by the hour of their first click.
+#[derive(Debug, Default)]
+struct Hours(BTreeMap<(i64, i64), i64>);
+
+impl Hours {
+    /// Notes that a link's first click was at a time and is at another one.
+    fn moved(&mut self, campaign: i64, from: Option<i64>, to: Option<i64>) {
+        let hour = |at: i64| at.div_euclid(HOUR_MS);
+        let (from, to) = (from.map(hour), to.map(hour));
+        if campaign == ALL || from == to {
+            return;
+        }
+        for (hour, by) in [(from, -1), (to, 1)] {
+            if let Some(hour) = hour {
+                *self.0.entry((campaign, hour)).or_default() += by;
+            }
+        }
+    }
+
+    async fn store(mut self, db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+        self.0.retain(|_, by| *by != 0);
+        let rows = self.0.iter();
+        let rows = rows.map(|((campaign, hour), by)| [*campaign, *hour, *by].map(Value::from));
+        let into = sql!("INSERT INTO campaign_clicks AS kept (campaign_id, hour, links)");
+        let end = sql!(
+            " ON CONFLICT (campaign_id, hour) DO UPDATE SET links = kept.links + excluded.links"
+        );
+        db.insert(into, ["bigint"; 3], end, rows).await?;
+        let less = self.0.iter().filter(|(_, by)| **by < 0);
+        let less = less.map(|((campaign, hour), _)| [*campaign, *hour].map(Value::from));
+        let less: Vec<_> = less.collect();
+        let sql = sql!(
+            "DELETE FROM campaign_clicks AS kept{| USING unnest($1::bigint[], $2::bigint[]) \
+             AS less (campaign_id, hour)} WHERE kept.campaign_id = {$1|less.campaign_id} \
+             AND kept.hour = {$2|less.hour} AND links <= 0"
+        );
+        db.run_each(sql, less.into_iter(), &[]).await
+    }
+}
+
+/// Counts the human ones among visits that were just stored, each with its link and the campaign that this belongs to.
+pub(super) async fn add<'a>(
+    db: &mut Db<'_>,
+    visits: impl IntoIterator<Item = (&'a Visit, LinkKey<'a>, Option<i64>)>,
+) -> Result<(), sqlx::Error> {
+    let mut new = ByLink::default();
+    for (visit, key, campaign) in visits {
+        if visit.classification.class == Class::Human {
+            new.add((campaign.unwrap_or(ALL), key), visit.at.as_millisecond());
+        }
+    }
+    let mut hours = Hours::default();
+    add_some(db, &new, &mut hours).await?;
+    hours.store(db).await
+}
+
+/// Adds visits to the rows of their links.
+async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Result<(), sqlx::Error> {
+    let list: Vec<Place<'_>> = new.0.keys().copied().collect();
+    let by_place = indices(&list);
+    let rows = new.0.iter();
+    let rows = rows.map(|((campaign, key), clicks)| values(*campaign, *key, clicks));
+    let into = sql!(
+        "INSERT INTO link_clicks AS kept (campaign_id, ",
+        LINK,
+        ", first_at, last_at, visits)"
+    );
+    // The first time stays, so that the row shows the one before. A row that is new has no visits but the added ones.
+    let end = sql!(
+        " ON CONFLICT (campaign_id, ",
+        LINK,
+        ") DO UPDATE SET last_at = {max|greatest}(kept.last_at, excluded.last_at), \
+         visits = kept.visits + excluded.visits RETURNING campaign_id, ",
+        LINK,
+        " AS link, first_at, last_at, visits"
+    );
+    let read = |row: &Row| {
+        let place = (row.get("campaign_id")?, LinkKey::read(row)?);
+        Ok((by_place.get(&place).copied(), Clicks::read(row)?))
+    };
+    let stored = db.insert_returning(into, TYPES, end, rows, read).await?;
+    let mut earlier = Vec::new();
+    for (index, stored) in stored {
+        let place = index.map(|index| list[index]);
+        let Some(((campaign, key), added)) = place.and_then(|it| Some((it, new.0.get(&it)?)))
+        else {
+            continue;
+        };
+        if stored.visits == added.visits {
+            hours.moved(campaign, None, Some(stored.first_at));
+        } else if added.first_at < stored.first_at {
+            hours.moved(campaign, Some(stored.first_at), Some(added.first_at));
+            earlier.push([campaign.into(), key.into(), added.first_at.into()]);
+        }
+    }
+    let sql = sql!(
+        "UPDATE link_clicks SET first_at = new.first_at FROM ",
+        table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "first_at" "bigint"),
+        " WHERE link_clicks.campaign_id = new.campaign_id AND link_clicks.",
+        LINK,
+        " = new.link"
+    );
+    db.run_table(sql, earlier.into_iter(), &[]).await?;
+    Ok(())
+}
+
+/// The types of the columns of [`values`] in PostgreSQL.
+const TYPES: [&str; 5] = ["bigint", "text", "bigint", "bigint", "bigint"];
+
+fn values<'a>(campaign: i64, key: LinkKey<'a>, clicks: &Clicks) -> [Value<'a>; 5] {
+    let [first_at, last_at, visits] =
+        [clicks.first_at, clicks.last_at, clicks.visits].map(Value::from);
+    [campaign.into(), key.into(), first_at, last_at, visits]
+}
+
+/// Corrects the clicks of links some of whose visits are of another class now, each with its link; the visits and their
+/// counts are corrected already.
+pub(super) async fn correct<'a>(
+    db: &mut Db<'_>,
+    visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
+) -> Result<(), sqlx::Error> {
+    let (mut more, mut less) = (ByLink::default(), ByLink::default());
+    for ((visit, verdict), key) in visits {
+        let is_human = [visit.class, verdict.classification.class].map(|it| it == Class::Human);
+        let (place, at) = ((visit.campaign, key), visit.at.as_millisecond());
+        match is_human {
+            [false, true] => more.add(place, at),
+            [true, false] => less.add(place, at),
+            _ => {}
+        }
+    }
+    let changed: BTreeSet<Place<'_>> = more.0.keys().chain(less.0.keys()).copied().collect();
+    let stored = lock(db, &changed).await?;
+    let mut hours = Hours::default();
+    let mut rows = Rows::default();
+    let mut unknown = Vec::new();
+    for (place, stored) in &stored {
+        let added = more.0.remove(place);
+        let removed = less.0.get(place);
+        let visits = stored.visits - removed.map_or(0, |it| it.visits);
+        let left = Clicks { visits, ..*stored };
+        let with = |left: Clicks| added.map_or(left, |added| left.with(added));
+        match removed {
+            Some(_) if visits <= 0 => rows.set(*place, stored, added, &mut hours),
+            Some(it) if it.first_at <= stored.first_at || it.last_at >= stored.last_at => {
+                unknown.push((*place, *stored, *it, with(left)));
+            }
+            _ => rows.set(*place, stored, Some(with(left)), &mut hours),
+        }
+    }
+    // Those that are left have no row yet.
+    let missing = of_links(db, more).await?;
+    let keys: BTreeSet<LinkKey<'_>> = unknown.iter().map(|((_, key), ..)| *key).collect();
+    let since = unknown.iter().map(|(.., left)| left.first_at).min();
+    let counted = count(db, &keys, since.unwrap_or_default()).await?;
+    let gone = unknown.iter().map(|(place, ..)| *place);
+    let gone = gone.filter(|place| !counted.contains_key(place));
+    let last = last_counted(db, gone.map(|(_, key)| key).collect()).await?;
+    for (place, stored, removed, left) in unknown {
+        let found = match counted.get(&place).copied() {
+            // All other visits were later than this one, so that retention has deleted none of them before it.
+            Some(counted) if removed.first_at <= stored.first_at => counted,
+            Some(Clicks { last_at, .. }) => Clicks { last_at, ..left },
+            // Retention has deleted the others. Their counts know about when the last one was.
+            None => {
+                let last_at = last.get(&place.1).copied().unwrap_or_default();
+                let last_at = last_at.min(left.last_at).max(left.first_at);
+                Clicks { last_at, ..left }
+            }
+        };
+        rows.set(place, &stored, Some(found), &mut hours);
+    }
+    rows.store(db).await?;
+    add_some(db, &missing, &mut hours).await?;
+    hours.store(db).await
+}
+
+/// Changes of stored rows.
+#[derive(Debug, Default)]
+struct Rows<'a> {
+    changed: Vec<[Value<'a>; 5]>,
+    gone: Vec<[Value<'a>; 2]>,
+}
+
+impl<'a> Rows<'a> {
+    /// Notes that a link has other clicks than those that are stored, or none.
+    fn set(
+        &mut self,
+        (campaign, key): Place<'a>,
+        stored: &Clicks,
+        clicks: Option<Clicks>,
+        hours: &mut Hours,
+    ) {
+        let first_at = clicks.map(|it| it.first_at);
+        hours.moved(campaign, Some(stored.first_at), first_at);
+        match clicks {
+            Some(clicks) if clicks == *stored => {}
+            Some(clicks) => self.changed.push(values(campaign, key, &clicks)),
+            None => self.gone.push([campaign.into(), key.into()]),
+        }
+    }
+
+    async fn store(self, db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+        let sql = sql!(
+            "UPDATE link_clicks SET first_at = new.first_at, last_at = new.last_at, \
+             visits = new.visits FROM ",
+            table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "first_at" "bigint",
+                4 "last_at" "bigint", 5 "visits" "bigint"),
+            " WHERE link_clicks.campaign_id = new.campaign_id AND link_clicks.",
+            LINK,
+            " = new.link"
+        );
+        db.run_table(sql, self.changed.into_iter(), &[]).await?;
+        let sql = sql!(
+            "DELETE FROM link_clicks AS kept{| USING unnest($1::bigint[], $2::text[]) \
+             AS gone (campaign_id, code)} WHERE kept.campaign_id = {$1|gone.campaign_id} \
+             AND kept.{link_id = $2|code = gone.code}"
+        );
+        db.run_each(sql, self.gone.into_iter(), &[]).await
+    }
+}
+
+/// Reads the rows of links that have one, and locks them until the transaction ends.
+async fn lock<'a>(
+    db: &mut Db<'_>,
+    places: &BTreeSet<Place<'a>>,
+) -> Result<Vec<(Place<'a>, Clicks)>, sqlx::Error> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = sql!(
+        "SELECT kept.campaign_id, kept.",
+        LINK,
+        " AS link, first_at, last_at, visits FROM ",
+        table!("wanted": 1 "campaign_id" "bigint", 2 "link" "text"),
+        " CROSS JOIN link_clicks AS kept WHERE kept.campaign_id = wanted.campaign_id AND kept.",
+        LINK,
+        " = wanted.link ORDER BY kept.campaign_id, kept.",
+        LINK,
+        "{| FOR UPDATE OF kept}"
+    );
+    let list: Vec<Place<'a>> = places.iter().copied().collect();
+    let by_place = indices(&list);
+    let rows = list
+        .iter()
+        .map(|(campaign, key)| [(*campaign).into(), (*key).into()]);
+    let read = |row: &Row| {
+        let place = (row.get("campaign_id")?, LinkKey::read(row)?);
+        Ok((by_place.get(&place).copied(), Clicks::read(row)?))
+    };
+    let values = db.table(rows);
+    let found: Vec<(Option<usize>, Clicks)> = db.all(sql, &values, read).await?;
+    let found = found.into_iter();
+    Ok(found
+        .filter_map(|(place, clicks)| Some((list[place?], clicks)))
+        .collect())
+}
+
+/// Counts the stored human visits of links since a moment.
+async fn count<'a>(
+    db: &mut Db<'_>,
+    keys: &BTreeSet<LinkKey<'a>>,
+    since: i64,
+) -> Result<HashMap<Place<'a>, Clicks>, sqlx::Error> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "SELECT coalesce(campaign_id, 0) AS campaign_id, ",
+        LINK,
+        " AS link, min(at) AS first_at, max(at) AS last_at, count(*) AS visits FROM visits WHERE ",
+        OF_LINKS,
+        " AND class = 'human' AND at >= $2 GROUP BY 1, 2"
+    );
+    let list: Vec<LinkKey<'a>> = keys.iter().copied().collect();
+    let by_key = indices(&list);
+    let read = |row: &Row| {
+        let campaign: i64 = row.get("campaign_id")?;
+        let index = by_key.get(&LinkKey::read(row)?).copied();
+        Ok((campaign, index, Clicks::read(row)?))
+    };
+    let values = [LinkKey::list(db, keys.iter()), since.into()];
+    let counted: Vec<(i64, Option<usize>, Clicks)> = db.all(sql, &values, read).await?;
+    let counted = counted.into_iter();
+    Ok(counted
+        .filter_map(|(campaign, index, clicks)| Some(((campaign, list[index?]), clicks)))
+        .collect())
+}
+
+/// The times of the last human visits of links by their counts.
+async fn last_counted<'a>(
+    db: &mut Db<'_>,
+    keys: Vec<LinkKey<'a>>,
+) -> Result<HashMap<LinkKey<'a>, i64>, sqlx::Error> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "SELECT ",
+        LINK,
+        " AS link, max(last_at) AS last_at FROM visit_link_hours WHERE ",
+        OF_LINKS,
+        " AND class = 'human' GROUP BY ",
+        LINK
+    );
+    let by_key = indices(&keys);
+    let read = |row: &Row| {
+        let index = by_key.get(&LinkKey::read(row)?).copied();
+        Ok((index, row.get("last_at")?))
+    };
+    let wanted = LinkKey::list(db, keys.iter());
+    let found: Vec<(Option<usize>, i64)> = db.all(sql, &[wanted], read).await?;
+    let found = found.into_iter();
+    Ok(found
+        .filter_map(|(index, last_at)| Some((keys[index?], last_at)))
+        .collect())
+}
+
+/// The campaigns of links that exist, or [`ALL`].
+async fn campaigns<'a>(
+    db: &mut Db<'_>,
+    keys: impl Iterator<Item = LinkKey<'a>>,
+) -> Result<HashMap<LinkKey<'a>, i64>, sqlx::Error> {
+    let by_id = LinkKey::ids(db, keys).await?;
+    let sql = sql!(
+        "SELECT id, coalesce(campaign_id, 0) AS campaign_id FROM links WHERE id",
+        IN_NUMBERS
+    );
+    let ids: Vec<i64> = by_id.keys().copied().collect();
+    let read = |row: &Row| {
+        let id: i64 = row.get("id")?;
+        Ok(by_id.get(&id).copied().zip(row.find("campaign_id")?))
+    };
+    let found: Vec<Option<_>> = db.all(sql, args![ids], read).await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Those of visits whose links exist. A link that was deleted has no row any more.
+async fn of_links<'a>(db: &mut Db<'_>, mut clicks: ByLink<'a>) -> Result<ByLink<'a>, sqlx::Error> {
+    if !clicks.0.is_empty() {
+        let campaigns = campaigns(db, clicks.0.keys().map(|(_, key)| *key)).await?;
+        clicks
+            .0
+            .retain(|(campaign, key), _| campaigns.get(key) == Some(campaign));
+    }
+    Ok(clicks)
+}
+
+/// Counts the clicks of links again after their visits up to a moment were erased. Their counts are locked.
+pub(super) async fn recount(
+    db: &mut Db<'_>,
+    keys: &HashMap<LinkKey<'_>, &Code>,
+    until: i64,
+) -> Result<(), sqlx::Error> {
+    let campaigns = campaigns(db, keys.keys().copied()).await?;
+    let all = keys.keys().map(|key| (ALL, *key));
+    let all = all.chain(campaigns.into_iter().map(|(key, campaign)| (campaign, key)));
+    let stored = lock(db, &all.collect()).await?;
+    let keys = stored.iter().map(|((_, key), _)| *key).collect();
+    let counted = count(db, &keys, until.saturating_add(1)).await?;
+    let (mut rows, mut hours) = (Rows::default(), Hours::default());
+    for (place, stored) in &stored {
+        rows.set(*place, stored, counted.get(place).copied(), &mut hours);
+    }
+    overwrite(db, true).await?;
+    let done = rows.store(db).await;
+    overwrite(db, false).await?;
+    done?;
+    hours.store(db).await
+}
+
+/// Deletes the rows of links that are being deleted, by their ids. Their campaigns still count them.
+pub(crate) async fn remove(db: &mut Db<'_>, ids: &[i64]) -> Result<(), sqlx::Error> {
+    let sql = sql!(
+        "WITH gone AS MATERIALIZED (SELECT link_clicks.campaign_id, link_clicks.",
+        LINK,
+        " FROM links {CROSS }JOIN link_clicks ON ",
+        OF_LINK,
+        " WHERE links.id",
+        IN_NUMBERS,
+        " ORDER BY 1, 2{| FOR UPDATE OF link_clicks}) \
+         DELETE FROM link_clicks WHERE (campaign_id, ",
+        LINK,
+        ") IN (SELECT * FROM gone)"
+    );
+    db.run(sql, args![ids]).await?;
+    Ok(())
+}
+
+/// The condition that a row is that of a link.
+pub(crate) const OF_LINK: &str = "link_clicks.campaign_id = coalesce(links.campaign_id, 0) \
+     AND link_clicks.{link_id = links.id|code = links.code}";
