@@ -55,6 +55,8 @@ named! {
         CampaignResume = "campaign.resume",
         /// A campaign was revoked.
         CampaignRevoke = "campaign.revoke",
+        /// The recipients of a campaign were exported, with their clicks.
+        RecipientsExport = "recipients.export",
         /// A bulk job was created.
         JobCreate = "job.create",
         /// A bulk job was cancelled.

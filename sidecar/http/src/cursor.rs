@@ -16,6 +16,7 @@ pub(super) const KEYS: &str = "k1";
 pub(super) const AUDIT: &str = "a1";
 pub(super) const VISITS: &str = "v1";
 pub(super) const JOBS: &str = "j1";
+pub(super) const RECIPIENTS: &str = "r1";
 
 /// An item of a listing by time: its moment and its code or id.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,9 @@ use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Change, Dedupe, Expected, Link, Refusal, UploadId};
-use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position, QuotaOwner, UsedUp};
+use shortlink_core::ports::{
+    ChunkKey, LinkClicks, LinkTotal, Listing, Position, QuotaOwner, UsedUp,
+};
 use shortlink_core::target::Target;
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
@@ -39,8 +41,8 @@ use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::query::{
-    Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_UPLOAD, PageQuery, cut, one_more,
-    query,
+    Asked, CLICKED, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_UPLOAD, PageQuery, cut,
+    one_more, query,
 };
 use super::wire::{HistoryBody, LinkBody, PageBody, PastChangeBody, WrittenBody};
 use super::{cursor, words};
@@ -49,7 +51,7 @@ operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
         .text("`longUrl` needs the setting `links.find_by_target`. It answers 503 while links are prepared for it.")
         .answers::<PageBody>(200, "A page of links.")
-        .problems([Problem::targets_not_found()])
+        .problems([Problem::targets_not_found(), Problem::clicks_not_counted()])
     }
     post "/v1/links", "createLink", "Creates a link", create {
         .text("With `dedupe`, an existing link of an identical request is returned with 200.")
@@ -164,7 +166,9 @@ async fn find(
     let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(&app, [&link]).await?;
     let totals = app.store.visit_totals(&[code]).await?;
-    let body = body(&link, &app, &domains, &campaigns).visited(totals.first());
+    let clicks = app.store.link_clicks(&[code]).await?;
+    let clicks = clicks.as_ref().map(|it| it.first().map(|(_, it)| it));
+    let body = body(&link, &app, &domains, &campaigns).visited(totals.first(), clicks);
     Ok(tagged(&link, body))
 }
 
@@ -350,6 +354,7 @@ query! {
         campaign: CampaignId = OF_CAMPAIGN,
         upload: UploadId = OF_UPLOAD,
         created_by: String = CREATED_BY,
+        clicked: bool = CLICKED,
     }
 }
 
@@ -374,6 +379,7 @@ async fn list(
             (Some(id), _) if caller.key().reaches(&id) => Some(vec![id]),
             (Some(_), _) => Some(Vec::new()),
         },
+        clicked: asked.clicked,
         after: after.map(|cursor::Dated(created_at, code)| Position { created_at, code }),
         until: None,
         limit: one_more(asked.limit),
@@ -389,6 +395,9 @@ async fn list(
             TargetSearch::Off => return Err(Problem::targets_not_found()),
         }
     }
+    if listing.clicked.is_some() && !app.store.counts_clicks() {
+        return Err(Problem::clicks_not_counted());
+    }
     let page = app.links.page(&listing).await?;
     let (links, next) = cut(page.links, listing.limit, |last| Position {
         created_at: last.created_at,
@@ -402,11 +411,14 @@ async fn list(
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
     let totals = app.store.visit_totals(&codes).await?;
     let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
+    let clicks = app.store.link_clicks(&codes).await?;
+    let clicks: Option<HashMap<Code, LinkClicks>> = clicks.map(|it| it.into_iter().collect());
     let links = links
         .iter()
         .map(|link| {
             let body = LinkBody::new(link, campaigns.of_link(link), now, bases);
-            body.visited(totals.get(&link.code))
+            let clicks = clicks.as_ref().map(|it| it.get(&link.code));
+            body.visited(totals.get(&link.code), clicks)
         })
         .collect();
     Ok(Json(PageBody { links, next_cursor }))

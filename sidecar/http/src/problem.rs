@@ -153,6 +153,11 @@ problems! {
     targets_not_found(): CONFLICT, "find-by-target-off", "Links are not found by their target",
         "The setting links.find_by_target of the sidecar is off, so that no index has the targets of links.";
 
+    /// 409: visits are where clicks are not counted.
+    clicks_not_counted(): CONFLICT, "clicks-not-counted", "Clicks are not counted",
+        "Visits are in ClickHouse (visits.clickhouse), where the clicks of links are not counted. The visits of each link \
+         are: its member visits.human.";
+
     /// 410: the link that an earlier attempt created has been deleted.
     forgotten(): GONE, "forgotten", "The link does not exist any more",
         "An earlier attempt of this request created a link, which has been deleted since.";

@@ -39,6 +39,9 @@ parameters! {
         "Only links with this id of yours.", string;
     pub(super) OF_CAMPAIGN: query "campaignId", "OfCampaign",
         "Only links of this campaign.", of::<words::CampaignId>;
+    pub(super) CLICKED: query "clicked", "Clicked",
+        "Only links with a human visit, or with `false` only those without one.",
+        |_| json!({ "type": "boolean" });
     pub(super) OF_UPLOAD: query "uploadId", "OfUpload",
         "Only links that this upload created.", of::<words::UploadId>;
 }

@@ -7,6 +7,7 @@ mod batch_bodies;
 mod bulk;
 mod campaign_links;
 mod campaigns;
+mod clicks;
 mod codespace;
 mod console;
 mod domains;

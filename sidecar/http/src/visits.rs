@@ -6,15 +6,12 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response};
 use axum::response::IntoResponse;
 use futures_util::stream;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
-use shortlink_api::cells::{self, Cells};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::bulk::{BulkAction, BulkState, NewBulkJob, Selection};
 use shortlink_core::link::Change;
@@ -30,14 +27,14 @@ use super::app::{App, SharedApp};
 use super::audit::circumstances;
 use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
 use super::bulk::{ELSEWHERE, Elsewhere, ErasedBody, JobBody, accepted};
-use super::extract::{CodeInPath, creator, header, no_such_link};
-use super::operation::parameter::parameters;
-use super::operation::{Content, json_of, operations, rows_of, text_of};
+use super::extract::{CodeInPath, creator, no_such_link};
+use super::operation::operations;
 use super::problem::Problem;
 use super::query::{
     Asked, CLASS, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_CODE, SINCE, UNTIL, cut,
     one_more, query,
 };
+use super::rows::{Format, RAW, page_or_rows};
 use super::{cursor, words};
 
 /// The number of visits read at a time for an export.
@@ -160,13 +157,6 @@ query! {
     }
 }
 
-parameters! {
-    RAW: query "raw", "Raw",
-        "Leave the cells of CSV as they are. Without it, an apostrophe goes before what a spreadsheet would \
-         take for a formula, since visitors choose some of the texts.",
-        |_| json!({ "type": "boolean" });
-}
-
 query! {
     /// Selects links whose visits are erased.
     ErasureQuery {
@@ -178,18 +168,10 @@ query! {
 const ALL_VISITS: &str = "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
                           After an error it breaks off.";
 
-fn page_or_all() -> [Content; 3] {
-    [
-        json_of::<PageBody>(),
-        rows_of::<VisitBody>("application/x-ndjson"),
-        text_of("text/csv"),
-    ]
-}
-
 operations! {
     get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
         .text(ALL_VISITS)
-        .answer(200, "A page of visits, or all visits.", page_or_all())
+        .answer(200, "A page of visits, or all visits.", page_or_rows::<PageBody, VisitBody>())
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
@@ -201,7 +183,7 @@ operations! {
     }
     get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
         .text(ALL_VISITS)
-        .answer(200, "A page of visits, or all visits.", page_or_all())
+        .answer(200, "A page of visits, or all visits.", page_or_rows::<PageBody, VisitBody>())
     }
     delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
         .text("Deletes the stored visits of the link. Totals stay: they identify no visitor.")
@@ -248,16 +230,9 @@ async fn answer(
     headers: &HeaderMap,
     asked: VisitQuery,
 ) -> Result<Response<Body>, Problem> {
-    let cells = Cells::raw(asked.raw.unwrap_or_default());
+    let format = Format::accepted(headers, asked.raw);
     let mut listing = asked.listing()?;
-    let accept = header(headers, ACCEPT)
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let format = if accept.contains("ndjson") || accept.contains("jsonl") {
-        Format::Ndjson
-    } else if accept.contains("text/csv") {
-        Format::Csv(cells)
-    } else {
+    let Some(format) = format else {
         return page(app, listing).await.map(IntoResponse::into_response);
     };
     let entry = exported(&listing, caller, app.clock.now(), headers);
@@ -266,7 +241,7 @@ async fn answer(
     // Read before the answer begins, so that a failed query is answered with a problem.
     let first = app.store.list_visits(&listing).await?;
     let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
-    Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
+    Ok(format.answer(body))
 }
 
 /// Checks that the caller reaches the visits of a link, or without one those of all links.
@@ -425,65 +400,6 @@ impl VisitQuery {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Ndjson,
-    Csv(Cells),
-}
-
-impl Format {
-    fn media_type(self) -> &'static str {
-        match self {
-            Self::Ndjson => "application/x-ndjson",
-            Self::Csv(_) => "text/csv; charset=utf-8",
-        }
-    }
-
-    /// The text of some visits; the first part of a file begins with the header.
-    fn text(self, visits: Vec<KeptVisit>, is_first: bool) -> Vec<u8> {
-        let bodies = visits.into_iter().map(VisitBody);
-        match self {
-            Self::Ndjson => {
-                let mut text = Vec::new();
-                for body in bodies {
-                    // Serialization of this type cannot fail.
-                    let _ = serde_json::to_writer(&mut text, &body);
-                    text.push(b'\n');
-                }
-                text
-            }
-            Self::Csv(cells) => {
-                let mut writer = csv::WriterBuilder::new()
-                    .has_headers(is_first)
-                    .from_writer(Vec::new());
-                for body in bodies {
-                    // Cannot fail: it writes texts and numbers to memory.
-                    let _ = writer.serialize(body);
-                }
-                let table = writer.into_inner().unwrap_or_default();
-                match cells {
-                    Cells::Raw => table,
-                    Cells::Text => as_texts(&table),
-                }
-            }
-        }
-    }
-}
-
-/// The same table with cells that no spreadsheet computes.
-fn as_texts(table: &[u8]) -> Vec<u8> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.has_headers(false).from_reader(table);
-    let mut writer = csv::Writer::from_writer(Vec::with_capacity(table.len()));
-    let mut record = csv::StringRecord::new();
-    // Cannot fail: it reads what was written here, and writes to memory.
-    while reader.read_record(&mut record).unwrap_or_default() {
-        let cells = record.iter().map(cells::as_text);
-        let _ = writer.write_record(cells.map(|cell| cell.into_owned().into_bytes()));
-    }
-    writer.into_inner().unwrap_or_default()
-}
-
 /// Streams all visits of a listing in portions, as fast as the client reads them. If a read fails,
 /// the answer breaks off, so that the client does not take it for complete.
 fn export(
@@ -515,7 +431,7 @@ fn export(
                 });
                 // A long walk may find nothing for a while.
                 if !items.is_empty() {
-                    let text = Bytes::from(format.text(items, is_first));
+                    let text = format.text(items.into_iter().map(VisitBody), is_first);
                     return Ok(Some((text, (None, next, false))));
                 }
             }

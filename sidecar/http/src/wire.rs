@@ -10,7 +10,7 @@ use shortlink_core::api_key::{ApiKey, Scope};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Link, PastChange};
-use shortlink_core::ports::LinkTotal;
+use shortlink_core::ports::{LinkClicks, LinkTotal};
 use shortlink_core::short_url::Bases;
 use shortlink_service::new_link::Stored;
 
@@ -72,6 +72,18 @@ struct VisitsBody {
     refused: u64,
     /// Time of the last visit.
     last_at: Option<Timestamp>,
+    /// Human visits that are not erased; absent where clicks are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    clicks: Option<u64>,
+    /// Time of the first of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    first_click_at: Option<Option<Timestamp>>,
+    /// Time of the last of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    last_click_at: Option<Option<Timestamp>>,
 }
 
 /// The target and the settings of a link.
@@ -149,14 +161,21 @@ impl LinkBody {
         }
     }
 
-    /// Adds how often the link was visited.
-    pub(super) fn visited(self, total: Option<&LinkTotal>) -> Self {
+    /// Adds how often the link was visited; `clicks` is `None` where they are not counted.
+    pub(super) fn visited(
+        self,
+        total: Option<&LinkTotal>,
+        clicks: Option<Option<&LinkClicks>>,
+    ) -> Self {
         Self {
             visits: Some(VisitsBody {
                 total: total.map_or(0, |it| it.visits),
                 human: total.map_or(0, |it| it.human),
                 refused: total.map_or(0, |it| it.refused),
                 last_at: total.map(|it| it.last_at),
+                clicks: clicks.map(|it| it.map_or(0, |it| it.visits)),
+                first_click_at: clicks.map(|it| it.map(|it| it.first_at)),
+                last_click_at: clicks.map(|it| it.map(|it| it.last_at)),
             }),
             ..self
         }

@@ -71,7 +71,10 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
         .and_then(|members| members.remove("published"));
     assert_eq!(answered, shown);
     let mut visited = shown;
-    visited["visits"] = json!({"total": 0, "human": 0, "refused": 0, "lastAt": null});
+    visited["visits"] = json!({
+        "total": 0, "human": 0, "refused": 0, "lastAt": null,
+        "clicks": 0, "firstClickAt": null, "lastClickAt": null,
+    });
     assert_eq!(service.get("/v1/links/zoe").await.json(), visited);
     let record = format!("c{id} Zo%C3%AB%20%26%20co");
     assert_eq!(service.redis.record("zoe"), Some(record));

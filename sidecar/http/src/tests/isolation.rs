@@ -35,7 +35,7 @@ fn reach(operation: &str) -> Option<Reach> {
         | "listLinkHistory" | "explainCode" | "drawLink" | "getLinkStats" | "listLinkVisits"
         | "decodeCode" | "eraseLinkVisits" | "getCampaign" | "changeCampaign"
         | "revokeCampaign" | "pauseCampaign" | "resumeCampaign" | "countCampaignLinks"
-        | "getCampaignStats" => Reach::Named,
+        | "getCampaignStats" | "getCampaignClicks" | "listRecipients" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
         "listLinks" | "listCampaigns" | "eraseVisits" => Reach::Filtered,
         "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,

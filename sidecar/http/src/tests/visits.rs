@@ -173,7 +173,10 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
     );
     // The link itself has the counts as well.
     let link = scene.service.get("/v1/links/member").await.json();
-    let visits = json!({"total": 3, "human": 2, "refused": 0, "lastAt": "2026-05-31T23:59:30Z"});
+    let visits = json!({
+        "total": 3, "human": 2, "refused": 0, "lastAt": "2026-05-31T23:59:30Z",
+        "clicks": 2, "firstClickAt": "2026-05-31T22:10:00Z", "lastClickAt": "2026-05-31T23:59:30Z",
+    });
     assert_eq!(link["visits"], visits);
     let listed = scene.service.get("/v1/links?campaignId=1").await.json();
     assert_eq!(listed["links"][0]["visits"], visits);

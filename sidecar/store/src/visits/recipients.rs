@@ -31,13 +31,18 @@ const RECIPIENTS: Sql = sql!(
 );
 
 impl Store {
+    /// Reports whether clicks are counted: not in ClickHouse.
+    pub fn counts_clicks(&self) -> bool {
+        self.sink.is_none()
+    }
+
     /// Returns the clicks of those of some links that have any, in no order; `None` if they are not counted, since
     /// visits are in ClickHouse.
     pub async fn link_clicks(
         &self,
         codes: &[Code],
     ) -> Result<Option<Vec<(Code, LinkClicks)>>, StoreError> {
-        if self.sink.is_some() {
+        if !self.counts_clicks() {
             return Ok(None);
         }
         let read = |row: &Row| Ok((row.get("code")?, clicks(row)?));
@@ -58,7 +63,7 @@ impl Store {
         &self,
         id: CampaignId,
     ) -> Result<Option<Vec<FirstClicks>>, StoreError> {
-        if self.sink.is_some() {
+        if !self.counts_clicks() {
             return Ok(None);
         }
         let sql =
@@ -90,7 +95,7 @@ impl Store {
         after: Option<&Position>,
         limit: u32,
     ) -> Result<Option<Vec<Recipient>>, StoreError> {
-        if self.sink.is_some() {
+        if !self.counts_clicks() {
             return Ok(None);
         }
         let args = (id, after, limit);
