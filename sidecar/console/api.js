@@ -22,7 +22,7 @@ export class Failure extends Error {
 let ended = () => {};
 export const onEnded = (call) => { ended = call; };
 
-/** Sends a request; returns the JSON of the answer, if any, and its ETag. */
+/** Sends a request; returns the JSON of the answer, if any, or the file that `headers` accept, and its ETag. */
 export async function ask(method, path, body, headers = {}) {
   const options = { method, headers: { 'X-Shortlink-Console': '1', Accept: 'application/json', ...headers } };
   if (body !== undefined) {
@@ -35,10 +35,11 @@ export async function ask(method, path, body, headers = {}) {
   } catch {
     throw new Failure(0);
   }
-  const isJson = /json/.test(answer.headers.get('Content-Type') ?? '');
+  const type = answer.headers.get('Content-Type') ?? '';
   let data = null;
   try {
-    data = isJson ? await answer.json() : null;
+    if (/json/.test(type)) data = await answer.json();
+    else if (headers.Accept && type.startsWith(headers.Accept)) data = await answer.blob();
   } catch {
     throw new Failure(0);
   }
@@ -49,6 +50,9 @@ export async function ask(method, path, body, headers = {}) {
   }
   return { data, etag: answer.headers.get('ETag') };
 }
+
+/** Reads a file of a media type as a Blob. An answer that breaks off is a failure. */
+export const file = async (path, type) => (await ask('GET', path, undefined, { Accept: type })).data;
 
 /** Reads a resource. */
 export const get = async (path) => (await ask('GET', path)).data;

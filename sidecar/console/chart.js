@@ -22,9 +22,9 @@ const PAGE = 10;
 
 /**
  * A chart. `begins` are moments in milliseconds, `step` is the length of each interval; `series` are drawn from the
- * bottom up, each with a `name`, a `colour` (a number of the stylesheet's) and `values`.
+ * bottom up, each with a `name`, a `colour` (a number of the stylesheet's) and `values`. `total` is the text of a number.
  */
-export function chart({ begins, step, series, label }) {
+export function chart({ begins, step, series, label, total = 'chart.visits' }) {
   const totals = begins.map((_, place) => series.reduce((sum, { values }) => sum + values[place], 0));
   const ticks = numberTicks(Math.max(...totals, 1));
   const drawing = svg('svg', { 'aria-hidden': 'true', focusable: 'false', height: HEIGHT });
@@ -42,7 +42,7 @@ export function chart({ begins, step, series, label }) {
       `${name} ${count(values[at])}`);
     plot.setAttribute('aria-valuenow', at);
     plot.setAttribute('aria-valuetext',
-      `${timeText(begins[at], step)}: ${[t('chart.visits', { count: count(totals[at]) }), ...said].join(', ')}`);
+      `${timeText(begins[at], step)}: ${[t(total, { count: count(totals[at]) }), ...said].join(', ')}`);
   };
   const show = (place) => {
     tell(place);

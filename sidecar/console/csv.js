@@ -14,9 +14,12 @@ export function csv(rows) {
   return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');
 }
 
-/** Downloads a table as a file. The byte order mark at its beginning names the encoding for spreadsheets. */
-export function keepCsv(name, rows) {
-  const address = URL.createObjectURL(new Blob(['\ufeff', csv(rows)], { type: 'text/csv;charset=utf-8' }));
+/** Downloads a table as a file. */
+export const keepCsv = (name, rows) => keep(name, csv(rows));
+
+/** Downloads CSV as a file. The byte order mark at its beginning names the encoding for spreadsheets. */
+export function keep(name, text) {
+  const address = URL.createObjectURL(new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
   h('a', { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

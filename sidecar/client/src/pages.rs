@@ -28,7 +28,8 @@ struct Page {
         alias = "links",
         alias = "campaigns",
         alias = "history",
-        alias = "jobs"
+        alias = "jobs",
+        alias = "recipients"
     )]
     items: Vec<Box<RawValue>>,
     #[serde(rename = "nextCursor")]

@@ -2,6 +2,7 @@
 
 import { actions } from '../actions.js';
 import { get } from '../api.js';
+import { clicks } from '../clicks.js';
 import { h } from '../dom.js';
 import { badge, count, created, when } from '../format.js';
 import { t } from '../i18n.js';
@@ -15,6 +16,7 @@ export async function show(context, [id]) {
   const { heading, at, may, again } = context;
   const [campaign, size] = await Promise.all([get(`/v1/campaigns/${id}`), sizeOf(id)]);
   const { name, state } = campaign;
+  const clicked = await clicks({ campaign, may });
   const title = t('campaign.title', { name });
   const canChange = may('campaigns:write') && state !== 'revoked';
   const links = h('span', { 'data-links': '' }, numberOf(size));
@@ -46,6 +48,7 @@ export async function show(context, [id]) {
         fact(t('column.made'), when(campaign.createdAt)),
         fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
     may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
+    clicked,
     statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
   ].filter(Boolean) };
 }

@@ -37,12 +37,14 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format that a client accepts, with the parameter [`RAW`]; `None` if it accepts a page.
+    /// The format that a client prefers, with the parameter [`RAW`]; `None` if it prefers a page.
     pub(super) fn accepted(headers: &HeaderMap, raw: Option<bool>) -> Option<Self> {
         let accept = header(headers, ACCEPT)?.to_ascii_lowercase();
-        if accept.contains("ndjson") || accept.contains("jsonl") {
+        // The first one of the highest quality.
+        let preferred = accept.split(',').rev().max_by_key(|range| quality(range))?;
+        if preferred.contains("ndjson") || preferred.contains("jsonl") {
             Some(Self::Ndjson)
-        } else if accept.contains("text/csv") {
+        } else if preferred.contains("text/csv") {
             Some(Self::Csv(Cells::raw(raw.unwrap_or_default())))
         } else {
             None
@@ -91,6 +93,14 @@ impl Format {
     }
 }
 
+/// The quality of a media range, in thousandths.
+fn quality(range: &str) -> u32 {
+    let parameters = range.split(';').skip(1);
+    let mut quality = parameters.filter_map(|it| it.trim().strip_prefix("q="));
+    let quality = quality.next().and_then(|it| it.trim().parse::<f32>().ok());
+    quality.map_or(1000, |it| (it.clamp(0.0, 1.0) * 1000.0) as u32)
+}
+
 /// The same table with cells that no spreadsheet computes.
 fn as_texts(table: &[u8]) -> Vec<u8> {
     let mut reader = csv::ReaderBuilder::new();
@@ -103,4 +113,39 @@ fn as_texts(table: &[u8]) -> Vec<u8> {
         let _ = writer.write_record(cells.map(|cell| cell.into_owned().into_bytes()));
     }
     writer.into_inner().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_preferred_format_is_chosen() {
+        let csv = Some(Format::Csv(Cells::Text));
+        for (accept, expected) in [
+            ("text/csv", csv),
+            ("Text/CSV; charset=utf-8", csv),
+            ("application/x-ndjson", Some(Format::Ndjson)),
+            ("application/jsonl, text/csv", Some(Format::Ndjson)),
+            (
+                "text/csv;q=0.5, application/x-ndjson;q=0.7, */*;q=0.1",
+                Some(Format::Ndjson),
+            ),
+            (
+                "application/json, application/x-ndjson;q=0.9, */*;q=0.1",
+                None,
+            ),
+            ("application/json;q=0.2,text/csv", csv),
+            ("text/html, */*", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            assert!(Format::accepted(&headers, None) == expected, "{accept}");
+        }
+        assert!(Format::accepted(&HeaderMap::new(), None).is_none());
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/csv"))]);
+        assert!(Format::accepted(&headers, Some(true)) == Some(Format::Csv(Cells::Raw)));
+    }
 }

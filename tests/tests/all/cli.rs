@@ -377,6 +377,25 @@ fn campaigns_are_made_shown_changed_and_their_results_exported() {
         Some(1)
     );
 
+    let recipients =
+        |clicked: &str| user.ok(&["campaigns", "recipients", &id, "--clicked", clicked]);
+    // curl's visit is none of a person.
+    assert_eq!(
+        recipients("true"),
+        "externalId,shortCode,firstClickAt,lastClickAt,clicks\n"
+    );
+    let none = recipients("false");
+    assert_eq!(none.lines().count(), 3, "{none}");
+    assert!(none.contains(&format!(",{link},,,0\n")), "{none}");
+    let clicks = user.ok(&["stats", "clicks", &id]);
+    let figures: Vec<&str> = clicks
+        .lines()
+        .nth(1)
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    assert_eq!(figures, ["2", "0", "0.0%"], "{clicks}");
+
     assert_eq!(user.run(&["campaigns", "revoke", &id]).code, Some(2));
     let revoked = user.ok(&["campaigns", "revoke", &id, "--yes"]);
     assert_eq!(field(&revoked, "state"), Some("revoked"));

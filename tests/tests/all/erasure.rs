@@ -179,4 +179,19 @@ fn erasure_outlives_kills(mut stack: Stack, sql: &Sql<'_>) {
     let by_hour = format!("{of_links} hour > -1000000000");
     assert!(sql.number(&by_hour) <= left, "{last}");
     assert_eq!(last["changed"], json!(LINKS), "{last}");
+
+    // A link was clicked if and only if a visit of it is left, whichever step was killed.
+    let key = match sql {
+        Sql::File(_) => "link_id",
+        Sql::Server(_) => "code",
+    };
+    let expected = sql.query(&format!(
+        "SELECT {key}, min(at), max(at), count(*) FROM visits WHERE class = 'human' GROUP BY 1 ORDER BY 1"
+    ));
+    let clicks = format!("SELECT {key}, first_at, last_at, visits FROM link_clicks ORDER BY 1");
+    assert_eq!(sql.query(&clicks), expected);
+    let path = format!("/v1/campaigns/{campaign}/clicks");
+    let counted = stack.api("GET", &path, None).json();
+    assert_eq!(counted["issued"], LINKS);
+    assert_eq!(counted["clicked"], expected.lines().count(), "{counted}");
 }

@@ -15,6 +15,7 @@ mod coherence;
 mod configuration;
 mod console;
 mod console_campaigns;
+mod console_clicks;
 mod console_keys;
 mod console_live;
 mod console_statistics;

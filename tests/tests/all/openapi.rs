@@ -232,18 +232,18 @@ fn every_operation_succeeds(mut world: World) {
         assert!(answer.body.len() > 100, "there are visits");
     }
     world.ask("GET /v1/campaigns/{id}", &campaign, None, 200);
-    world.ask(
-        "GET /v1/campaigns/{id}/links",
-        &format!("{campaign}/links?most=1"),
-        None,
-        200,
-    );
-    world.ask(
-        "GET /v1/campaigns/{id}/stats",
-        &format!("{campaign}/stats"),
-        None,
-        200,
-    );
+    for what in ["links?most=1", "stats", "clicks", "recipients?limit=1"] {
+        let name = what.split('?').next().expect("a name");
+        let operation = format!("GET /v1/campaigns/{{id}}/{name}");
+        world.ask(&operation, &format!("{campaign}/{what}"), None, 200);
+    }
+    let operation = "GET /v1/campaigns/{id}/recipients";
+    for media in ["application/x-ndjson", "text/csv"] {
+        let headers = [("X-Api-Key", &*key), ("Accept", media)];
+        let path = format!("{campaign}/recipients");
+        let answer = world.send("GET", &operation[4..], &path, &headers, "");
+        assert!(answer.body.len() > 50, "there are recipients");
+    }
     let change = world.examples("patch", "/v1/campaigns/{id}").remove(0);
     world.ask("PATCH /v1/campaigns/{id}", &campaign, Some(&change), 200);
     world.ask(

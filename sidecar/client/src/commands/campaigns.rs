@@ -56,6 +56,17 @@ pub enum CampaignsCommand {
         #[command(flatten)]
         file: FileOptions,
     },
+    /// Export the recipients of a campaign with their clicks, as CSV or NDJSON: the external id and the
+    /// code of each link, the times of its first and its last human visit, and the number of these.
+    Recipients {
+        #[command(flatten)]
+        campaign: OneCampaign,
+        /// Only recipients with a human visit (true), or only those without one (false).
+        #[arg(long, value_name = "BOOL")]
+        clicked: Option<bool>,
+        #[command(flatten)]
+        file: FileOptions,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +167,11 @@ impl CampaignsCommand {
                 let arguments = ExportArguments::of_campaign(campaign.id, file);
                 export::run(session, &arguments).await
             }
+            Self::Recipients {
+                campaign,
+                clicked,
+                file,
+            } => export::recipients(session, &campaign.path("/recipients"), clicked, &file).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `shortlink links export`: the API's listing of links, as a file.
+//! `shortlink links export` and `shortlink campaigns recipients`: listings of the API, as files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use shortlink_api::cells::Cells;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
 
-use super::filters::Filters;
+use super::filters::{Filters, clicked};
 use super::session::Session;
 use super::show::parse;
 use crate::output::thousands;
@@ -31,7 +31,7 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The columns behind them.
-const TAIL: [(&str, &str); 9] = [
+const TAIL: [(&str, &str); 12] = [
     ("revision", "/revision"),
     ("createdAt", "/createdAt"),
     ("updatedAt", "/updatedAt"),
@@ -41,20 +41,37 @@ const TAIL: [(&str, &str); 9] = [
     ("lastVisitAt", "/visits/lastAt"),
     ("visitsRefused", "/visits/refused"),
     ("strategy", "/strategy"),
+    ("clicks", "/visits/clicks"),
+    ("firstClickAt", "/visits/firstClickAt"),
+    ("lastClickAt", "/visits/lastClickAt"),
+];
+
+/// The columns of the recipients of a campaign.
+const OF_RECIPIENTS: [(&str, &str); 5] = [
+    ("externalId", "/externalId"),
+    ("shortCode", "/shortCode"),
+    ("firstClickAt", "/firstClickAt"),
+    ("lastClickAt", "/lastClickAt"),
+    ("clicks", "/clicks"),
 ];
 
 /// The columns of CSV: their names, and the places of their values.
-fn columns() -> impl Iterator<Item = (&'static str, String)> {
-    let settings = LinkSettings::MEMBERS.iter();
-    let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
-    let others = |columns: &'static [(&'static str, &str)]| {
-        let columns = columns.iter();
-        columns.map(|(name, place)| (*name, (*place).to_owned()))
-    };
-    others(&HEAD).chain(settings).chain(others(&TAIL))
+type Columns = Vec<(&'static str, String)>;
+
+fn places(columns: &'static [(&'static str, &'static str)]) -> Columns {
+    let columns = columns.iter();
+    let columns = columns.map(|(name, place)| (*name, (*place).to_owned()));
+    columns.collect()
 }
 
-/// The form of a file of links.
+/// The columns of links.
+fn of_links() -> Columns {
+    let settings = LinkSettings::MEMBERS.iter();
+    let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
+    [places(&HEAD), settings.collect(), places(&TAIL)].concat()
+}
+
+/// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
     /// Comma-separated values with a header line.
@@ -72,7 +89,7 @@ pub struct ExportArguments {
     file: FileOptions,
 }
 
-/// Options of a file of links.
+/// Options of a file.
 #[derive(Debug, Args)]
 pub struct FileOptions {
     /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
@@ -121,17 +138,57 @@ impl FileOptions {
     }
 }
 
-/// Writes links as they are listed; no more than a page of them is in memory.
+/// Writes links.
 pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Result<(), Failure> {
-    let file = &arguments.file;
+    let listing = Listing {
+        path: "/v1/links",
+        filters: arguments.filters.parameters(),
+        columns: of_links(),
+        items: "links",
+    };
+    write_all(session, listing, &arguments.file).await
+}
+
+/// Writes the recipients of a campaign, whose listing is at a path.
+pub(super) async fn recipients(
+    session: &Session,
+    path: &str,
+    filter: Option<bool>,
+    file: &FileOptions,
+) -> Result<(), Failure> {
+    let listing = Listing {
+        path,
+        filters: clicked(filter).into_iter().collect(),
+        columns: places(&OF_RECIPIENTS),
+        items: "recipients",
+    };
+    write_all(session, listing, file).await
+}
+
+/// A listing that becomes a file.
+struct Listing<'a> {
+    path: &'a str,
+    filters: Vec<(&'static str, String)>,
+    columns: Columns,
+    /// The word for its items.
+    items: &'static str,
+}
+
+/// Writes items as they are listed; no more than a page of them is in memory.
+async fn write_all(
+    session: &Session,
+    listing: Listing<'_>,
+    file: &FileOptions,
+) -> Result<(), Failure> {
+    let Listing {
+        path,
+        filters,
+        columns,
+        items: word,
+    } = listing;
     let format = file.format(session.json)?;
     let cells = Cells::raw(file.raw);
-    let mut pager = Pager::new(
-        &session.client,
-        "/v1/links",
-        arguments.filters.parameters(),
-        None,
-    );
+    let mut pager = Pager::new(&session.client, path, filters, None);
     // The first request is before the file is opened, so that an invalid key leaves it unchanged.
     let mut page = pager.next().await?;
     let out: Box<dyn Write> = match &file.out {
@@ -141,56 +198,65 @@ pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Resul
             Box::new(file.with_context(|| format!("{} can't be written", path.display()))?)
         }
     };
-    let bar = bar(None, "{spinner} {human_pos} links, {per_sec}");
+    let bar = bar(
+        None,
+        &format!("{{spinner}} {{human_pos}} {word}, {{per_sec}}"),
+    );
     bar.enable_steady_tick(Duration::from_millis(200));
-    let mut links = 0;
+    let cant_write = || format!("{word} can't be written");
+    let mut written = 0;
     let done = async {
-        let mut writer = begin(format, BufWriter::new(out)).context(CANT_WRITE)?;
+        let mut writer = begin(format, &columns, BufWriter::new(out)).with_context(cant_write)?;
         while let Some(items) = page {
             for item in &items {
-                write(&mut writer, cells, item.get())?;
+                write(&mut writer, &columns, cells, item.get())?.with_context(cant_write)?;
             }
-            links += items.len() as u64;
-            bar.set_position(links);
+            written += items.len() as u64;
+            bar.set_position(written);
             page = pager.next().await?;
         }
-        writer.finish().context(CANT_WRITE)?;
+        writer.finish().with_context(cant_write)?;
         Ok(())
     };
     let done: Result<(), Failure> = done.await;
     bar.finish_and_clear();
-    let links = thousands(links);
+    let written = thousands(written);
     if let Err(failure) = done {
         if file.out.is_some() {
-            eprintln!("shortlink: the file is incomplete: it has {links} links");
+            eprintln!("shortlink: the file is incomplete: it has {written} {word}");
         }
         return Err(failure);
     }
     if let Some(path) = &file.out {
-        eprintln!("shortlink: {links} links in {}", path.display());
+        eprintln!("shortlink: {written} {word} in {}", path.display());
     }
     Ok(())
 }
 
-fn begin<W: Write>(format: ExportFormat, out: W) -> io::Result<RowWriter<W>> {
+fn begin<W: Write>(format: ExportFormat, columns: &Columns, out: W) -> io::Result<RowWriter<W>> {
     let delimiter = (format == ExportFormat::Csv).then_some(b',');
-    RowWriter::new(out, delimiter, columns().map(|(name, _)| name))
+    RowWriter::new(out, delimiter, columns.iter().map(|(name, _)| *name))
 }
 
-/// Writes a link as the API returns it.
-fn write<W: Write>(writer: &mut RowWriter<W>, cells: Cells, link: &str) -> Result<(), Failure> {
-    let written = match writer {
-        RowWriter::Json(out) => writeln!(out, "{link}"),
+/// Writes an item as the API returns it.
+///
+/// # Errors
+/// Fails for an item that is no JSON; the inner error is that of the file.
+fn write<W: Write>(
+    writer: &mut RowWriter<W>,
+    columns: &Columns,
+    cells: Cells,
+    item: &str,
+) -> Result<io::Result<()>, Failure> {
+    Ok(match writer {
+        RowWriter::Json(out) => writeln!(out, "{item}"),
         RowWriter::Separated(writer) => {
-            let link = parse(link.as_bytes())?;
-            let values = columns().map(|(_, place)| link.pointer(&place));
+            let item = parse(item.as_bytes())?;
+            let values = columns.iter().map(|(_, place)| item.pointer(place));
             write_fields(writer, cells, values)
         }
-    };
-    Ok(written.context(CANT_WRITE)?)
+    })
 }
-
-const CANT_WRITE: &str = "links can't be written";
 
 #[cfg(test)]
 mod tests {
@@ -203,8 +269,10 @@ mod tests {
             "parameters":{"m":"1"},"externalId":"=1+1","forwardQuery":false,"strategy":"hash","visits":{"total":3}}"#
                 .replace('\n', "");
         let file = |format, cells| {
-            let mut writer = begin(format, Vec::new()).expect("a head");
-            write(&mut writer, cells, &link).expect("a link");
+            let columns = of_links();
+            let mut writer = begin(format, &columns, Vec::new()).expect("a head");
+            let written = write(&mut writer, &columns, cells, &link).expect("a link");
+            written.expect("a place");
             writer.finish().expect("an end")
         };
         let ndjson = file(ExportFormat::Ndjson, Cells::Text);

@@ -28,6 +28,14 @@ pub(super) struct Filters {
     /// Only links created with this API key.
     #[arg(long, value_name = "KEY-ID")]
     created_by: Option<String>,
+    /// Only links with a human visit (true), or only those without one (false).
+    #[arg(long, value_name = "BOOL")]
+    clicked: Option<bool>,
+}
+
+/// A filter by clicks, as a parameter of a query.
+pub(super) fn clicked(filter: Option<bool>) -> Option<(&'static str, String)> {
+    Some(("clicked", filter?.to_string()))
 }
 
 impl Filters {
@@ -51,8 +59,7 @@ impl Filters {
             ("createdBy", &self.created_by),
         ];
         let named = named.into_iter();
-        named
-            .filter_map(|(name, value)| Some((name, value.clone()?)))
-            .collect()
+        let named = named.filter_map(|(name, value)| Some((name, value.clone()?)));
+        named.chain(clicked(self.clicked)).collect()
     }
 }

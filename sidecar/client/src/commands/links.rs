@@ -300,11 +300,13 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The lines behind them.
-const TAIL: [(&str, &str); 10] = [
+const TAIL: [(&str, &str); 12] = [
     ("visits", "/visits/total"),
     ("human", "/visits/human"),
     ("refused", "/visits/refused"),
     ("last visit", "/visits/lastAt"),
+    ("first click", "/visits/firstClickAt"),
+    ("last click", "/visits/lastClickAt"),
     ("revision", "/revision"),
     ("created", "/createdAt"),
     ("by key", "/createdBy"),

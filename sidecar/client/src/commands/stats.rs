@@ -10,6 +10,7 @@ use super::show::{cells, elements, heads, member, plain, second};
 use super::values::{CodeText, When, campaign_id};
 use crate::Failure;
 use crate::columns::Columns;
+use crate::output::thousands;
 
 /// Commands for statistics of visits.
 #[derive(Debug, Subcommand)]
@@ -28,6 +29,12 @@ pub enum StatsCommand {
         id: String,
         #[command(flatten)]
         range: Range,
+    },
+    /// Show how many links of a campaign were clicked, and in which hours for the first time.
+    Clicks {
+        /// Id of the campaign.
+        #[arg(value_parser = campaign_id)]
+        id: String,
     },
     /// Show the visits of all links.
     All {
@@ -114,6 +121,10 @@ impl StatsCommand {
         let path = match self {
             Self::Link { code, range } => range.path(&code.path("/stats"))?,
             Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats"))?,
+            Self::Clicks { id } => {
+                let path = format!("/v1/campaigns/{id}/clicks");
+                return session.get(&path, describe_clicks).await;
+            }
             Self::All { range } => range.path("/v1/stats")?,
             Self::Domains { minutes } => {
                 let path = format!("/v1/domains/stats?minutes={minutes}");
@@ -181,6 +192,36 @@ fn describe(stats: &Value) -> String {
     text
 }
 
+/// The clicks of a campaign as text.
+fn describe_clicks(clicks: &Value) -> String {
+    let number = |place| {
+        clicks
+            .get(place)
+            .and_then(Value::as_u64)
+            .unwrap_or_default()
+    };
+    let rate = clicks.get("clickRate").and_then(Value::as_f64);
+    let rate = rate.map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0));
+    let head = [
+        thousands(number("issued")),
+        thousands(number("clicked")),
+        rate,
+    ];
+    let mut text = Columns::new(["ISSUED", "CLICKED", "CLICK RATE"], &[0, 1, 2]).rows(&[head]);
+    let rows: Vec<[String; 3]> = elements(clicks, "hours")
+        .iter()
+        .map(|hour| {
+            let begin = second(&member(hour, "/begin"));
+            [begin, member(hour, "/hoursAfter"), member(hour, "/links")]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let table = Columns::new(["HOUR", "HOURS AFTER", "FIRST CLICKS"], &[1, 2]).rows(&rows);
+        text.push_str(&format!("\n{table}"));
+    }
+    text
+}
+
 fn describe_domains(stats: &Value) -> String {
     let rows: Vec<[String; 3]> = elements(stats, "domains")
         .iter()
@@ -234,6 +275,32 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+    }
+
+    #[test]
+    fn clicks_are_shown_as_tables() {
+        let clicks = json!({
+            "issued": 20_000, "clicked": 1_300, "clickRate": 0.065, "firstLinkAt": "2026-01-01T08:10:00Z",
+            "hours": [
+                {"begin": "2026-01-01T08:00:00Z", "hoursAfter": 0, "links": 1_200},
+                {"begin": "2026-01-01T11:00:00Z", "hoursAfter": 3, "links": 100},
+            ],
+        });
+        let text = describe_clicks(&clicks);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|it| it.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1], ["20,000", "1,300", "6.5%"]);
+        assert_eq!(
+            lines[4..],
+            [
+                ["2026-01-01T08:00:00Z", "0", "1200"],
+                ["2026-01-01T11:00:00Z", "3", "100"]
+            ]
+        );
+        let empty = json!({"issued": 0, "clicked": 0, "clickRate": null, "hours": []});
+        assert_eq!(describe_clicks(&empty).lines().count(), 2);
     }
 
     #[test]

@@ -1,0 +1,69 @@
+// How many links of a campaign were clicked and when for the first time, and the recipients as files.
+
+import { file, get, notice, part } from './api.js';
+import { chart } from './chart.js';
+import { keep } from './csv.js';
+import { h, say } from './dom.js';
+import { count, percent, when } from './format.js';
+import { t } from './i18n.js';
+
+const HOUR = 3_600_000;
+
+/** The most hours that are shown one by one; above, days are. */
+const MOST_HOURS = 14 * 24;
+
+/** A section with the clicks of a campaign; null where the key may not see them. */
+export async function clicks({ campaign, may }) {
+  if (!may('stats:read')) return null;
+  const answer = await part(() => get(`/v1/campaigns/${campaign.id}/clicks`));
+  const section = (...parts) => h('section', { class: 'sheet', 'data-clicks': '', 'aria-label': t('clicks') },
+    h('h2', {}, t('clicks')), parts);
+  if (answer.failure) return section(notice(answer.failure));
+  const { issued, clicked, clickRate, firstLinkAt, hours } = answer;
+  const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`clicks.${what}`)),
+    h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
+  return section(
+    h('dl', { class: 'figures' },
+      figure('issued', count(issued), firstLinkAt && [t('clicks.since'), ' ', when(firstLinkAt)]),
+      figure('clicked', count(clicked), t('clicks.clicked.hint')),
+      figure('rate', clickRate === null ? '–' : percent(clickRate))),
+    hours.length > 0 ? drawn(hours) : h('p', { class: 'empty', 'data-empty': '' }, t('clicks.none')),
+    may('links:read') && issued > 0 && downloads(campaign));
+}
+
+/** First clicks by the hour, or by the day over a long time; hours without any are not in the answer. */
+function drawn(hours) {
+  const places = hours.map(({ begin }) => Date.parse(begin));
+  const isLong = (places.at(-1) - places[0]) / HOUR >= MOST_HOURS;
+  const first = new Date(places[0]);
+  const dayOf = (place) => Number(new Date(first.getFullYear(), first.getMonth(), first.getDate() + place));
+  const of = (place) => (isLong ? dayOf(place) : places[0] + place * HOUR);
+  const begins = [];
+  for (let begin = of(0); begin <= places.at(-1); begin = of(begins.length)) begins.push(begin);
+  const values = begins.map(() => 0);
+  let at = 0;
+  hours.forEach(({ links }, place) => {
+    while (begins[at + 1] <= places[place]) at += 1;
+    values[at] += links;
+  });
+  return chart({
+    begins, step: isLong ? 'day' : 'hour', series: [{ name: t('clicks.first'), colour: 0, values }],
+    label: t('clicks.chart'), total: 'clicks.total',
+  });
+}
+
+/** Buttons that download the recipients with and without clicks. */
+function downloads({ id }) {
+  const failed = h('div', {});
+  const button = (clicked) => h('button', { type: 'button', 'data-download': String(clicked), click: async (event) => {
+    const { target } = event;
+    target.disabled = true;
+    const answer = await part(() => file(`/v1/campaigns/${id}/recipients?clicked=${clicked}`, 'text/csv'));
+    target.disabled = false;
+    failed.replaceChildren(...(answer.failure ? [notice(answer.failure)] : []));
+    if (answer.failure) return;
+    keep(`campaign-${id}-${clicked ? 'clicked' : 'not-clicked'}.csv`, answer);
+    say(t('clicks.saved'));
+  } }, t(`clicks.download.${clicked}`));
+  return h('div', {}, h('div', { class: 'row' }, button(true), button(false)), failed);
+}
