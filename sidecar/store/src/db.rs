@@ -89,52 +89,6 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// The statements of an insertion of rows, each with its values.
-struct Insertion<I, const N: usize> {
-    scheme: Scheme,
-    into: &'static str,
-    /// The types of the columns, as lists of parameters in PostgreSQL.
-    types: String,
-    end: &'static str,
-    rows: I,
-}
-
-impl<'a, I: ExactSizeIterator<Item = [Value<'a>; N]>, const N: usize> Insertion<I, N> {
-    fn new(scheme: Scheme, into: Sql, types: [&str; N], end: Sql, rows: I) -> Self {
-        let types = types.iter().enumerate();
-        let types = types.map(|(place, name)| format!("${}::{name}[]", place + 1));
-        Self {
-            scheme,
-            into: into.of(scheme),
-            types: types.collect::<Vec<_>>().join(", "),
-            end: end.of(scheme),
-            rows,
-        }
-    }
-}
-
-impl<'a, I: ExactSizeIterator<Item = [Value<'a>; N]>, const N: usize> Iterator for Insertion<I, N> {
-    type Item = (String, Vec<Value<'a>>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rows.len() == 0 {
-            return None;
-        }
-        let (into, types, end) = (self.into, &self.types, self.end);
-        if self.scheme == Scheme::Postgres {
-            let text = format!("{into} SELECT * FROM unnest({types}){end}");
-            return Some((text, value::lists(&mut self.rows)));
-        }
-        let fitting = SIZES.into_iter().find(|&size| size <= self.rows.len());
-        let some = self.rows.by_ref().take(fitting.unwrap_or(1));
-        let some: Vec<Value<'a>> = some.flatten().collect();
-        // Without numbers: for a parameter that has one SQLite walks through the names of all.
-        let row = format!("(?{})", ", ?".repeat(N - 1));
-        let places = vec![row.as_str(); some.len() / N].join(", ");
-        Some((format!("{into} VALUES {places}{end}"), some))
-    }
-}
-
 impl<'c> Db<'c> {
     /// Wraps a connection to SQLite.
     pub(super) fn sqlite(connection: &'c mut SqliteConnection, numbering: &'c Numbering) -> Self {
@@ -222,29 +176,32 @@ impl<'c> Db<'c> {
         into: Sql,
         types: [&str; N],
         end: Sql,
-        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        mut rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
     ) -> Result<(), sqlx::Error> {
-        for (text, values) in Insertion::new(self.scheme(), into, types, end, rows) {
-            self.run(Text::Built(&text), &values).await?;
+        let scheme = self.scheme();
+        let (into, end) = (into.of(scheme), end.of(scheme));
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        if scheme == Scheme::Postgres {
+            let types = types.iter().enumerate();
+            let lists = types.map(|(place, name)| format!("${}::{name}[]", place + 1));
+            let lists = lists.collect::<Vec<_>>().join(", ");
+            let text = format!("{into} SELECT * FROM unnest({lists}){end}");
+            self.run(Text::Built(&text), &value::lists(rows)).await?;
+            return Ok(());
+        }
+        // Without numbers: for a parameter that has one SQLite walks through the names of all.
+        let row = format!("(?{})", ", ?".repeat(N - 1));
+        while rows.len() > 0 {
+            let fitting = SIZES.into_iter().find(|&size| size <= rows.len());
+            let some = rows.by_ref().take(fitting.unwrap_or(1));
+            let some: Vec<Value<'a>> = some.flatten().collect();
+            let places = vec![row.as_str(); some.len() / N].join(", ");
+            let text = format!("{into} VALUES {places}{end}");
+            self.run(Text::Built(&text), &some).await?;
         }
         Ok(())
-    }
-
-    /// As [`Self::insert`] with a statement that returns rows, converted by `read`.
-    pub(super) async fn insert_returning<'a, T, const N: usize>(
-        &mut self,
-        into: Sql,
-        types: [&str; N],
-        end: Sql,
-        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
-        read: impl Fn(&Row) -> Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>, sqlx::Error> {
-        let mut all = Vec::new();
-        for (text, values) in Insertion::new(self.scheme(), into, types, end, rows) {
-            let some: Vec<T> = self.all(Text::Built(&text), &values, &read).await?;
-            all.extend(some);
-        }
-        Ok(all)
     }
 
     /// Runs statements without parameters, which are not prepared.

@@ -17,7 +17,7 @@ use shortlink_core::testing::{eventually, link, moment};
 use shortlink_core::visit::Visit;
 
 use crate::testing::*;
-use crate::{Scheme, VisitsOptions};
+use crate::{Scheme, Store, VisitsOptions};
 
 /// The default number of random visits.
 const VISITS: usize = 6_000;
@@ -100,6 +100,11 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
             .expect("a running server");
         assert_eq!(pair.clickhouse.count("visits").await, 0);
         assert_eq!(pair.clickhouse.count("visit_link_hours").await, 0);
+        // Nothing would correct or erase clicks there.
+        for table in ["link_clicks", "campaign_clicks"] {
+            assert!(pair.sql.count(table).await > 0);
+            assert_eq!(pair.clickhouse.count(table).await, 0);
+        }
         // A process that does not know it stores nothing.
         let lost = process
             .keep_visits(vec![random_visit(&mut random, 9000)], moment(NOW))
@@ -123,6 +128,11 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
         assert_eq!(keep(sql, more.clone()).await, keep(clickhouse, more).await);
         pair.reclassify().await;
         pair.compare(&mut random).await;
+        let codes = &pair.codes;
+        assert_eq!(pair.stores().map(Store::counts_clicks), [true, false]);
+        let clicks = pair.clickhouse.store.link_clicks(codes).await;
+        assert_eq!(clicks.expect("a store"), None);
+        assert_eq!(pair.clickhouse.count("link_clicks").await, 0);
     }
 }
 

@@ -16,8 +16,9 @@ use vocabulary::Code;
 use super::counts::LINK;
 use super::erasure::overwrite;
 use super::{ALL, HOUR_MS, LinkKey, OF_LINKS};
+use crate::Scheme;
 use crate::db::Db;
-use crate::sql::{IN_NUMBERS, sql, table};
+use crate::sql::{IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args};
 
 /// A link, behind its campaign or [`ALL`].
@@ -81,17 +82,19 @@ impl<'a> ByLink<'a> {
 struct Hours(BTreeMap<(i64, i64), i64>);
 
 impl Hours {
-    /// Notes that a link's first click was at a time and is at another one.
-    fn moved(&mut self, campaign: i64, from: Option<i64>, to: Option<i64>) {
-        let hour = |at: i64| at.div_euclid(HOUR_MS);
-        let (from, to) = (from.map(hour), to.map(hour));
-        if campaign == ALL || from == to {
-            return;
+    /// Notes that a link's first click was at a time, and is at another one or at none.
+    fn moved(&mut self, campaign: i64, from: i64, to: Option<i64>) {
+        self.add(campaign, from, -1);
+        if let Some(to) = to {
+            self.add(campaign, to, 1);
         }
-        for (hour, by) in [(from, -1), (to, 1)] {
-            if let Some(hour) = hour {
-                *self.0.entry((campaign, hour)).or_default() += by;
-            }
+    }
+
+    /// Notes that the first clicks of so many further links were in the hour of a time.
+    fn add(&mut self, campaign: i64, at: i64, links: i64) {
+        if campaign != ALL {
+            let hour = at.div_euclid(HOUR_MS);
+            *self.0.entry((campaign, hour)).or_default() += links;
         }
     }
 
@@ -132,45 +135,72 @@ pub(super) async fn add<'a>(
     hours.store(db).await
 }
 
+/// The rows that are added: [`values`].
+const NEW: &str = table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "first_at" "bigint",
+    4 "last_at" "bigint", 5 "visits" "bigint");
+
+/// What becomes of first clicks when rows are added: how many come into an hour of a campaign, and each that moves there
+/// from a later time. SQLite, which has one writer, is asked before; in PostgreSQL this is the addition. A row that has no
+/// visits but the added ones is new. The first time of others stays for now, so that the one before shows.
+const FIRST: Sql = sql!(
+    "WITH new AS MATERIALIZED (SELECT * FROM ",
+    NEW,
+    "), {changed AS (SELECT new.*, kept.first_at AS before FROM new LEFT JOIN link_clicks AS kept \
+     ON kept.campaign_id = new.campaign_id AND kept.link_id = new.link \
+     WHERE kept.first_at IS NULL OR new.first_at < kept.first_at)\
+     |stored AS (INSERT INTO link_clicks AS kept SELECT * FROM new ON CONFLICT (campaign_id, code) \
+     DO UPDATE SET last_at = greatest(kept.last_at, excluded.last_at), visits = kept.visits + excluded.visits \
+     RETURNING campaign_id, code, first_at, visits), \
+     changed AS (SELECT new.*, CASE WHEN stored.visits > new.visits THEN stored.first_at END AS before FROM new \
+     JOIN stored ON stored.campaign_id = new.campaign_id AND stored.code = new.link \
+     WHERE stored.visits = new.visits OR new.first_at < stored.first_at)} \
+     SELECT campaign_id, NULL AS link, min(first_at) AS first_at, NULL AS before, count(*) AS links FROM changed \
+     WHERE before IS NULL GROUP BY campaign_id, first_at / 3600000 \
+     UNION ALL SELECT campaign_id, link, first_at, before, 1 FROM changed WHERE before IS NOT NULL"
+);
+
 /// Adds visits to the rows of their links.
 async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Result<(), sqlx::Error> {
-    let list: Vec<Place<'_>> = new.0.keys().copied().collect();
-    let by_place = indices(&list);
-    let rows = new.0.iter();
-    let rows = rows.map(|((campaign, key), clicks)| values(*campaign, *key, clicks));
-    let into = sql!(
-        "INSERT INTO link_clicks AS kept (campaign_id, ",
-        LINK,
-        ", first_at, last_at, visits)"
-    );
-    // The first time stays, so that the row shows the one before. A row that is new has no visits but the added ones.
-    let end = sql!(
-        " ON CONFLICT (campaign_id, ",
-        LINK,
-        ") DO UPDATE SET last_at = {max|greatest}(kept.last_at, excluded.last_at), \
-         visits = kept.visits + excluded.visits RETURNING campaign_id, ",
-        LINK,
-        " AS link, first_at, last_at, visits"
-    );
-    let read = |row: &Row| {
-        let place = (row.get("campaign_id")?, LinkKey::read(row)?);
-        Ok((by_place.get(&place).copied(), Clicks::read(row)?))
+    if new.0.is_empty() {
+        return Ok(());
+    }
+    let rows = || {
+        let rows = new.0.iter();
+        rows.map(|((campaign, key), clicks)| values(*campaign, *key, clicks))
     };
-    let stored = db.insert_returning(into, TYPES, end, rows, read).await?;
-    let mut earlier = Vec::new();
-    for (index, stored) in stored {
-        let place = index.map(|index| list[index]);
-        let Some(((campaign, key), added)) = place.and_then(|it| Some((it, new.0.get(&it)?)))
-        else {
-            continue;
-        };
-        if stored.visits == added.visits {
-            hours.moved(campaign, None, Some(stored.first_at));
-        } else if added.first_at < stored.first_at {
-            hours.moved(campaign, Some(stored.first_at), Some(added.first_at));
-            earlier.push([campaign.into(), key.into(), added.first_at.into()]);
+    let is_sqlite = db.scheme() == Scheme::Sqlite;
+    let read = |row: &Row| {
+        Ok(Changed {
+            campaign: row.get("campaign_id")?,
+            // SQLite needs no second statement for it.
+            link: if is_sqlite { None } else { row.find("link")? },
+            first_at: row.get("first_at")?,
+            before: row.find("before")?,
+            links: row.get("links")?,
+        })
+    };
+    let values = db.table(rows());
+    let changed: Vec<Changed> = db.all(FIRST, &values, read).await?;
+    for it in &changed {
+        hours.add(it.campaign, it.first_at, it.links);
+        if let Some(before) = it.before {
+            hours.add(it.campaign, before, -1);
         }
     }
+    if is_sqlite {
+        let into = sql!("INSERT INTO link_clicks AS kept");
+        let end = sql!(
+            " ON CONFLICT (campaign_id, link_id) DO UPDATE SET first_at = min(kept.first_at, excluded.first_at), \
+             last_at = max(kept.last_at, excluded.last_at), visits = kept.visits + excluded.visits"
+        );
+        return db.insert(into, [""; 5], end, rows()).await;
+    }
+    let earlier = changed.iter();
+    let earlier = earlier.filter_map(|it| {
+        let link = it.link.as_ref()?;
+        Some([it.campaign.into(), link.into(), it.first_at.into()])
+    });
+    let earlier: Vec<_> = earlier.collect();
     let sql = sql!(
         "UPDATE link_clicks SET first_at = new.first_at FROM ",
         table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "first_at" "bigint"),
@@ -182,9 +212,19 @@ async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Resul
     Ok(())
 }
 
-/// The types of the columns of [`values`] in PostgreSQL.
-const TYPES: [&str; 5] = ["bigint", "text", "bigint", "bigint", "bigint"];
+/// A row of [`FIRST`].
+struct Changed {
+    campaign: i64,
+    /// The link, if it had a later first click, in PostgreSQL.
+    link: Option<String>,
+    first_at: i64,
+    /// The time of the first click before.
+    before: Option<i64>,
+    /// The number of links.
+    links: i64,
+}
 
+/// The columns of a row.
 fn values<'a>(campaign: i64, key: LinkKey<'a>, clicks: &Clicks) -> [Value<'a>; 5] {
     let [first_at, last_at, visits] =
         [clicks.first_at, clicks.last_at, clicks.visits].map(Value::from);
@@ -270,7 +310,7 @@ impl<'a> Rows<'a> {
         hours: &mut Hours,
     ) {
         let first_at = clicks.map(|it| it.first_at);
-        hours.moved(campaign, Some(stored.first_at), first_at);
+        hours.moved(campaign, stored.first_at, first_at);
         match clicks {
             Some(clicks) if clicks == *stored => {}
             Some(clicks) => self.changed.push(values(campaign, key, &clicks)),
