@@ -139,7 +139,7 @@ pub(super) async fn add<'a>(
 const NEW: &str = table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "first_at" "bigint",
     4 "last_at" "bigint", 5 "visits" "bigint");
 
-/// What becomes of first clicks when rows are added: how many come into an hour of a campaign, and each that moves there
+/// The change of first clicks when rows are added: how many come into an hour of a campaign, and each that moves there
 /// from a later time. SQLite, which has one writer, is asked before; in PostgreSQL this is the addition. A row that has no
 /// visits but the added ones is new. The first time of others stays for now, so that the one before shows.
 const FIRST: Sql = sql!(
