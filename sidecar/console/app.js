@@ -14,6 +14,7 @@ import * as domains from './pages/domains.js';
 import * as link from './pages/link.js';
 import * as links from './pages/links.js';
 import * as live from './pages/live.js';
+import * as message from './pages/message.js';
 import * as newLink from './pages/new-link.js';
 import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
@@ -27,6 +28,7 @@ const ROUTES = [
   [/^\/(links)?$/, links],
   [/^\/new$/, newLink],
   [/^\/new\/file$/, upload],
+  [/^\/message$/, message],
   [/^\/links\/([0-9A-Za-z]+)$/, link],
   [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
   [/^\/campaigns$/, campaigns],
@@ -46,6 +48,7 @@ const ROUTES = [
 const PLACES = [
   ['/links', 'nav.links', 'links:read'],
   ['/new', 'nav.new', 'links:write'],
+  ['/message', 'nav.message', 'links:write'],
   ['/campaigns', 'nav.campaigns', 'campaigns:read'],
   ['/statistics', 'nav.statistics', 'stats:read'],
   ['/live', 'nav.live', 'stats:read'],

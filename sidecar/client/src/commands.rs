@@ -11,6 +11,7 @@ mod import;
 mod jobs;
 mod links;
 mod members;
+mod messages;
 mod session;
 mod show;
 mod stats;
@@ -30,6 +31,8 @@ pub enum RemoteCommand {
     Links(Remote<links::LinksCommand>),
     /// Create, show, change and list campaigns of a running service, over its API.
     Campaigns(Remote<campaigns::CampaignsCommand>),
+    /// Replace the URLs of messages by short links of a running service, over its API.
+    Messages(Remote<messages::MessagesCommand>),
     /// Change many links of a running service in the background, over its API.
     Jobs(Remote<jobs::JobsCommand>),
     /// Show visit statistics of a running service, over its API.
@@ -70,6 +73,9 @@ impl RemoteCommand {
     async fn attempt(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Links(Remote { command, client }) => {
+                return command.run(&Session::new(&client)?).await;
+            }
+            Self::Messages(Remote { command, client }) => {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Jobs(Remote { command, client }) => {

@@ -1,6 +1,7 @@
 //! `shortlink` as a client of a running service.
 
 mod import;
+mod messages;
 mod refusals;
 mod tools;
 

@@ -18,6 +18,7 @@ mod console_campaigns;
 mod console_clicks;
 mod console_keys;
 mod console_live;
+mod console_message;
 mod console_statistics;
 mod crowds;
 mod doctor;

@@ -137,6 +137,8 @@ fn every_operation_succeeds(mut world: World) {
     }
     let rows = world.examples("post", "/v1/links/batch").remove(0);
     world.ask("POST /v1/links/batch", "/v1/links/batch", Some(&rows), 200);
+    let rows = world.examples("post", "/v1/messages").remove(0);
+    world.ask("POST /v1/messages", "/v1/messages", Some(&rows), 200);
     let key = world.admin.clone();
     let headers = [
         ("Authorization", &*format!("Bearer {key}")),

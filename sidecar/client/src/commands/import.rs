@@ -1,7 +1,9 @@
-//! `shortlink links import`: a link of each row of a file, by one request that can be repeated.
+//! `shortlink links import` and `shortlink messages import`: a link or a message of each row of a file, by one request that
+//! can be repeated.
 
 mod lines;
 mod source;
+mod tally;
 mod window;
 
 use std::fs::File;
@@ -16,19 +18,19 @@ use anyhow::{Context, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use serde::Deserialize;
 use shortlink_api::csv_parser::DELIMITERS;
 use shortlink_api::encoding::Charset;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::session::Session;
-use super::show::plain;
+use super::values::campaign_id;
 use crate::input::{charset, extension, name_of, separator};
 use crate::output::{print, thousands};
 use crate::progress::bar;
-use crate::{Client, Failure, Problem, Upload};
-use source::{Reading, RowPlace, Source, Text};
+use crate::{Client, Failure, Upload};
+use source::{Reading, Source, Text};
+use tally::{MOST_TOLD, Summary, SummaryLine, Tally, take};
 use window::{Answered, Window};
 
 /// The number of parts of the file that are read ahead.
@@ -36,9 +38,6 @@ const PARTS_AHEAD: usize = 4;
 
 /// The time that the file's reader has to finish once its parts are not needed any more.
 const READER_ENDS: Duration = Duration::from_millis(500);
-
-/// The most failed rows that are reported one by one.
-const MOST_TOLD: u64 = 100;
 
 /// The longest that a request may be called.
 const LONGEST_KEY: usize = 255;
@@ -70,12 +69,51 @@ impl RowFormat {
     }
 }
 
-/// Options of `shortlink links import`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Each row has the members that `POST /v1/links` accepts. The first line of a CSV file names them, such as \
-longUrl, externalId, tags (separated by |), campaignId and parameters.NAME. Each line of an NDJSON file is \
-one object.
+/// The content of the rows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// Links.
+    Links,
+    /// Texts of messages.
+    Messages,
+}
+
+impl Rows {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Links => "/v1/links/batch",
+            Self::Messages => "/v1/messages",
+        }
+    }
+
+    /// The beginning of idempotency keys: one file may be imported as both.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Links => "import",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+/// The help of a command below its options.
+pub(super) fn about(rows: Rows) -> String {
+    let (members, done) = match rows {
+        Rows::Links => (
+            "Each row has the members that `POST /v1/links` accepts. The first line of a CSV file names them, such \
+             as longUrl, externalId, tags (separated by |), campaignId and parameters.NAME. Each line of an NDJSON \
+             file is one object.",
+            "every row has its link",
+        ),
+        Rows::Messages => (
+            "Each row has a text, values for its variables, and the members that `POST /v1/links` accepts for each \
+             link of it. The first line of a CSV file names them, such as text, parameters.NAME and externalId. Each \
+             line of an NDJSON file is one object. The texts with short links are in the file of --results, or are \
+             printed with --json.",
+            "every row has its message",
+        ),
+    };
+    format!(
+        "{members}
 
 The request is idempotent: the service remembers its results for 24 hours, and an interrupted command that \
 is repeated unchanged creates no duplicate links. The command prints its Idempotency-Key, which is derived \
@@ -83,8 +121,13 @@ from the content of the file. For standard input the key is random: repeat the c
 --idempotency-key and the printed key. A changed file has another key: to create links for rows that failed, \
 put only those rows into a new file.
 
-Exit codes: 0 every row has its link, 1 rows failed or the import was interrupted, 2 invalid command line, \
-input file or client settings.")]
+Exit codes: 0 {done}, 1 rows failed or the import was interrupted, 2 invalid command line, \
+input file or client settings."
+    )
+}
+
+/// Options of an import.
+#[derive(Debug, Args)]
 pub struct ImportArguments {
     /// CSV or NDJSON file, which can be compressed with gzip (.gz); - is standard input.
     file: PathBuf,
@@ -106,6 +149,9 @@ pub struct ImportArguments {
     /// Output file for the result of each row, as one JSON object per line.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
+    /// Id of the campaign of all rows that name none.
+    #[arg(long, value_name = "ID", value_parser = campaign_id)]
+    campaign: Option<String>,
 }
 
 /// Reads the name of a separator.
@@ -126,85 +172,18 @@ pub(super) fn checked_key(text: &str) -> Result<String, String> {
         .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible characters of ASCII"))
 }
 
-/// The API's result for a row.
-#[derive(Deserialize)]
-struct RowResult {
-    index: Option<u64>,
-    status: u16,
-    problem: Option<Problem>,
-}
-
-/// The last line of the answer.
-#[derive(Deserialize)]
-struct SummaryLine {
-    summary: Summary,
-}
-
-/// The part of the file that the service has read.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-struct Summary {
-    rows: u64,
-    bytes: u64,
-}
-
-impl Summary {
-    /// Checks that it was sent.
-    fn check(read: Option<Self>, sent: Self) -> Result<(), Failure> {
-        let Some(read) = read else {
-            return Err(Failure::Other(anyhow!(
-                "the answer has no summary: it is not whole, or the service has an older version than this command"
-            )));
-        };
-        if read == sent {
-            return Ok(());
-        }
-        Err(Failure::Other(anyhow!(
-            "the service has read {} rows in {} bytes of the {} rows in {} bytes that were sent",
-            thousands(read.rows),
-            thousands(read.bytes),
-            thousands(sent.rows),
-            thousands(sent.bytes)
-        )))
-    }
-}
-
-/// The outcomes of all rows so far.
-#[derive(Debug, Default)]
-struct Tally {
-    made: u64,
-    found: u64,
-    failed: u64,
-    /// The number of failed rows that a retry may create.
-    unavailable: u64,
-}
-
-impl Tally {
-    fn all(&self) -> u64 {
-        self.made + self.found + self.failed
-    }
-
-    /// The counts as text.
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{} rows: {} links made",
-            thousands(self.all()),
-            thousands(self.made)
-        );
-        for (count, what) in [(self.found, "there already"), (self.failed, "failed")] {
-            if count > 0 {
-                text.push_str(&format!(", {} {what}", thousands(count)));
-            }
-        }
-        text
-    }
-}
-
 /// Sends the file, and reports the outcomes of its rows.
 pub(super) async fn run(
     session: &Session,
     arguments: ImportArguments,
+    rows: Rows,
 ) -> Result<ExitCode, Failure> {
     let Session { client, json } = session;
+    if rows == Rows::Messages && arguments.results.is_none() && !json {
+        return Err(Failure::Usage(
+            "the texts would be lost: give --results FILE, or --json".to_owned(),
+        ));
+    }
     let path = &arguments.file;
     let format = arguments.format.or_else(|| RowFormat::of(path));
     let format = format.ok_or_else(|| {
@@ -228,7 +207,7 @@ pub(super) async fn run(
     };
     let key = match arguments.idempotency_key {
         Some(key) => key,
-        None => source.name(format, delimiter)?,
+        None => source.name(rows, format, delimiter)?,
     };
     eprintln!("shortlink: Idempotency-Key {key}");
     let length = source.length();
@@ -249,25 +228,24 @@ pub(super) async fn run(
         bar.suspend(|| eprintln!("shortlink: columns are separated by {name}s"));
     }
     let separator = delimiter.map_or(recognised, name_of);
-    let done = send(
-        client,
-        (text, separator),
-        reading,
-        key.clone(),
-        &bar,
-        |line| {
-            if let Some(results) = &mut results {
-                let written = results
-                    .write_all(line)
-                    .and_then(|()| results.write_all(b"\n"));
-                written.context("the results can't be written")?;
-            }
-            if *json {
-                print(&format!("{}\n", String::from_utf8_lossy(line)))?;
-            }
-            Ok(())
-        },
-    );
+    let mut request = format!("{}?summary=true", rows.path());
+    let campaign = arguments.campaign.as_deref().map(|id| ("campaignId", id));
+    let parameters = separator.map(|name| ("delimiter", name));
+    for (name, value) in campaign.into_iter().chain(parameters) {
+        request.push_str(&format!("&{name}={value}"));
+    }
+    let done = send(client, request, text, reading, key.clone(), &bar, |line| {
+        if let Some(results) = &mut results {
+            let written = results
+                .write_all(line)
+                .and_then(|()| results.write_all(b"\n"));
+            written.context("the results can't be written")?;
+        }
+        if *json {
+            print(&format!("{}\n", String::from_utf8_lossy(line)))?;
+        }
+        Ok(())
+    });
     let (tally, ended) = done.await;
     bar.finish_and_clear();
     if let Some(results) = &mut results {
@@ -283,14 +261,17 @@ pub(super) async fn run(
     if let Err(failure) = ended {
         // A request that was refused as a whole has created nothing.
         if !matches!(&failure, Failure::Problem(_)) || tally.all() > 0 {
-            eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
+            eprintln!(
+                "shortlink: interrupted after {}; {repeated}",
+                tally.text(rows)
+            );
         }
         return Err(failure);
     }
     if *json {
-        eprintln!("shortlink: {}", tally.text());
+        eprintln!("shortlink: {}", tally.text(rows));
     } else {
-        print(&format!("{}\n", tally.text()))?;
+        print(&format!("{}\n", tally.text(rows)))?;
     }
     if tally.unavailable > 0 {
         let waiting = thousands(tally.unavailable);
@@ -303,11 +284,11 @@ pub(super) async fn run(
     })
 }
 
-/// Sends the file, with the name of its separator unless the service finds it to be the comma as well, and reads the
-/// results at the same time; passes each result to `each`.
+/// Sends the file to a path, and reads the results at the same time; passes each result to `each`.
 async fn send(
     client: &Client,
-    (text, separator): (Text, Option<&str>),
+    path: String,
+    text: Text,
     reading: Reading,
     idempotency_key: String,
     bar: &ProgressBar,
@@ -324,10 +305,6 @@ async fn send(
         is_reading: Arc::clone(&reading.is_reading),
     };
     let progress = reading.clone();
-    let mut path = "/v1/links/batch?summary=true".to_owned();
-    if let Some(name) = separator {
-        path.push_str(&format!("&delimiter={name}"));
-    }
     let (answered_rows, answers) = watch::channel(Answered::default());
     let (to_end, end) = oneshot::channel();
     let sent = Arc::clone(&upload.sent);
@@ -392,45 +369,6 @@ async fn send(
     (tally, ended)
 }
 
-/// Counts a result, and reports one that is no link.
-fn take(
-    line: &[u8],
-    tally: &mut Tally,
-    place: Option<RowPlace>,
-    bar: &ProgressBar,
-) -> Result<(), Failure> {
-    let result: RowResult =
-        serde_json::from_slice(line).context("the service's answer is not a list of results")?;
-    if let RowResult {
-        index: None,
-        problem: Some(problem),
-        ..
-    } = result
-    {
-        // It is about all remaining rows.
-        return Err(Failure::Problem(problem));
-    }
-    match result.status {
-        201 => tally.made += 1,
-        200 => tally.found += 1,
-        status => {
-            tally.failed += 1;
-            tally.unavailable += u64::from(status >= 500 || status == 429);
-            if tally.failed <= MOST_TOLD {
-                let place = match (place, result.index) {
-                    (Some(place), _) => format!("line {}", place.line),
-                    (None, Some(index)) => format!("row {}", index + 1),
-                    (None, None) => "a row".to_owned(),
-                };
-                let problem = result.problem;
-                let reason = problem.map_or(status.to_string(), |problem| problem.line());
-                bar.suspend(|| eprintln!("shortlink: {place}: {}", plain(&reason)));
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,45 +386,6 @@ mod tests {
         ] {
             assert_eq!(RowFormat::of(Path::new(name)), format, "{name}");
         }
-    }
-
-    #[test]
-    fn results_are_counted() {
-        let mut tally = Tally::default();
-        let bar = ProgressBar::hidden();
-        for line in [
-            r#"{"index":0,"status":201,"link":{}}"#,
-            r#"{"index":1,"status":200,"link":{}}"#,
-            r#"{"index":2,"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#,
-            r#"{"index":3,"status":503,"problem":{"title":"No","status":503,"detail":"x"}}"#,
-        ] {
-            take(line.as_bytes(), &mut tally, None, &bar).expect("a result");
-        }
-        assert_eq!(
-            tally.text(),
-            "4 rows: 1 links made, 1 there already, 2 failed"
-        );
-        assert_eq!(tally.unavailable, 1);
-        assert!(take(b"<html>", &mut tally, None, &bar).is_err());
-        let rest = br#"{"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#;
-        let ended = take(rest, &mut tally, None, &bar);
-        assert!(matches!(ended, Err(Failure::Problem(_))));
-    }
-
-    #[test]
-    fn an_answer_without_a_summary_or_for_other_rows_is_a_failure() {
-        let sent = Summary { rows: 3, bytes: 70 };
-        assert!(Summary::check(Some(sent), sent).is_ok());
-        let told = |read| match Summary::check(read, sent) {
-            Err(Failure::Other(error)) => error.to_string(),
-            _ => panic!("no failure"),
-        };
-        assert!(told(None).contains("no summary"));
-        let fewer = told(Some(Summary { rows: 2, bytes: 70 }));
-        assert!(
-            fewer.contains("2 rows in 70 bytes of the 3 rows"),
-            "{fewer}"
-        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use shortlink_api::members::Members;
 
 use super::export::ExportArguments;
 use super::filters::Filters;
-use super::import::ImportArguments;
+use super::import::{ImportArguments, Rows};
 use super::members::{Changes, Link, Options, put};
 use super::session::Session;
 use super::show::{block, member, parse, plain};
@@ -70,6 +70,7 @@ pub enum LinksCommand {
         code: CodeText,
     },
     /// Create a link from each row of a CSV or NDJSON file.
+    #[command(after_long_help = import::about(Rows::Links))]
     Import(ImportArguments),
     /// Export links, with their numbers of visits, as CSV or NDJSON.
     Export(ExportArguments),
@@ -204,7 +205,7 @@ impl LinksCommand {
                     String::from_utf8_lossy(&answer).trim_end()
                 ))?;
             }
-            Self::Import(arguments) => return import::run(session, arguments).await,
+            Self::Import(arguments) => return import::run(session, arguments, Rows::Links).await,
             Self::Export(arguments) => export::run(session, &arguments).await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -212,10 +213,7 @@ impl LinksCommand {
 }
 
 async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Failure> {
-    if arguments.quiet && session.json {
-        let problem = "--quiet and --json exclude each other: choose one";
-        return Err(Failure::Usage(problem.to_owned()));
-    }
+    session.either(arguments.quiet)?;
     let mut members = Map::new();
     put(&mut members, "longUrl", arguments.url.as_ref());
     put(&mut members, "campaignId", arguments.campaign.as_ref());

@@ -23,6 +23,15 @@ impl Session {
         })
     }
 
+    /// Refuses `--quiet` beside `--json`.
+    pub(super) fn either(&self, is_quiet: bool) -> Result<(), Failure> {
+        if is_quiet && self.json {
+            let problem = "--quiet and --json exclude each other: choose one";
+            return Err(Failure::Usage(problem.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Prints an answer.
     pub(super) fn tell(
         &self,

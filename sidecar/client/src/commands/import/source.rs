@@ -11,9 +11,9 @@ use hyper::body::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use super::RowFormat;
 use super::lines::LineFinder;
 use super::window::Window;
+use super::{RowFormat, Rows};
 use crate::Failure;
 use crate::input::{is_named_gzip, recognised, text};
 use rand::TryRng;
@@ -87,16 +87,18 @@ impl Source {
     /// repeated, or random for an input that can't be read twice.
     pub(super) fn name(
         &mut self,
+        rows: Rows,
         format: RowFormat,
         delimiter: Option<u8>,
     ) -> Result<String, Failure> {
+        let begin = rows.key();
         let is_seekable = self.length().is_some();
         let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
             let mut bytes = [0; 16];
             SysRng
                 .try_fill_bytes(&mut bytes)
                 .context("the operating system has no random numbers to give")?;
-            return Ok(format!("import-{}", hexadecimal(&bytes)));
+            return Ok(format!("{begin}-{}", hexadecimal(&bytes)));
         };
         let mut digest = Sha256::new();
         digest.update(format.media_type());
@@ -115,7 +117,7 @@ impl Source {
             }
         })();
         hashed.context("the file can't be read")?;
-        Ok(format!("import-{}", hexadecimal(&digest.finalize()[..16])))
+        Ok(format!("{begin}-{}", hexadecimal(&digest.finalize()[..16])))
     }
 
     /// Opens its text, and recognises the separator of its values, unless it is given.
@@ -227,7 +229,7 @@ mod tests {
         let name = |text: &str, format| {
             std::fs::write(&path, text).expect("a file");
             let mut source = Source::open(&path, Charset::default()).expect("a source");
-            let name = source.name(format, None).expect("a name");
+            let name = source.name(Rows::Links, format, None).expect("a name");
             // It is read from its beginning afterwards.
             let mut rest = String::new();
             let mut file = source.file.expect("a file");
@@ -246,7 +248,9 @@ mod tests {
     fn what_comes_once_has_a_name_by_chance() {
         let name = || {
             let mut source = Source::open(Path::new("-"), Charset::default()).expect("a source");
-            source.name(RowFormat::Csv, None).expect("a name")
+            source
+                .name(Rows::Links, RowFormat::Csv, None)
+                .expect("a name")
         };
         assert_ne!(name(), name());
     }

@@ -1,0 +1,68 @@
+//! The page that replaces the URLs of a message by short links.
+
+use serde_json::json;
+use shortlink_tests::browser::Looks;
+use shortlink_tests::console::{Console, copy};
+use shortlink_tests::stack::{Stack, text};
+
+#[test]
+fn a_message_gets_short_links_and_shows_what_they_save() {
+    let stack = Stack::start();
+    let target = "https://shop.example.com/spring?m={member}";
+    let body = json!({"name": "Spring", "longUrl": target});
+    let made = stack.api("POST", "/v1/campaigns", Some(&body));
+    let id = text(&made.json(), "id");
+
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    console.open("/console/message", "New message");
+    browser.assert_accessible();
+    let long = "a".repeat(100);
+    browser.fill("#f-text", &format!("Hi {{name}}, {long} {target}!"));
+    browser.text_with("[data-variables]", "Value of member");
+    browser.fill("#v-name", "Ann");
+    browser.choose("#f-campaignId", &id);
+    browser.click("form .main");
+    // Refused for the value that is missing, without a link.
+    browser.text_with(".notice.bad", "member");
+    browser.assert_accessible();
+    browser.fill("#v-member", "4711");
+    browser.click("form .main");
+    let shown = browser.text_with("[data-text]", "Hi Ann, ");
+    let code = shown
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('!');
+    browser.text_with("[data-saved]", "1,000 segments become 1,000: 0 fewer.");
+    browser.fill("#recipients", "20");
+    browser.text_with("[data-saved]", "20 segments become 20");
+    copy(browser);
+    browser.assert_accessible();
+    let answer = stack.follow(code);
+    assert_eq!(
+        answer.location(),
+        Some("https://shop.example.com/spring?m=4711")
+    );
+    let links = stack
+        .api("GET", &format!("/v1/links?campaignId={id}"), None)
+        .json();
+    assert_eq!(links["links"].as_array().map(Vec::len), Some(1));
+    browser.assert_sound(&[]);
+
+    let looks = Looks {
+        width: 360,
+        language: "zh-CN",
+    };
+    let console = Console::enter(&stack, &stack.sidecar.key, looks);
+    console.open("/console/message", "新短信");
+    console.browser.fill(
+        "#f-text",
+        &format!("{long}{long} https://shop.example.com/"),
+    );
+    console.browser.click("form .main");
+    console.browser.text_with("[data-saved]", "减少");
+    console.browser.assert_fits();
+    console.browser.assert_accessible();
+    console.browser.assert_sound(&[]);
+}
