@@ -31,7 +31,7 @@ fn the_urls_of_texts_become_links() {
         Some("https://shop.example.com/spring?m=4711")
     );
     let shown = user.ok(&with_member);
-    assert_eq!(field(&shown, "before"), Some("1 segments (GSM-7, 63)"));
+    assert_eq!(field(&shown, "before"), Some("1 segments (GSM-7, 59)"));
     let quiet = user.ok(&[&with_member[..], &["--quiet"]].concat());
     assert!(
         quiet.starts_with(&format!("Hi Ann, your offer: {base}/")),
