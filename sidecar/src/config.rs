@@ -25,7 +25,9 @@ use shortlink_core::trace::Sampling;
 use shortlink_http::ProxySecret;
 use shortlink_publisher::{Certificates, RedisOptions, Topology};
 use shortlink_service::codes::pool::Watermarks;
-use shortlink_store::{KnownServers, Scheme, StoreOptions};
+use shortlink_store::{
+    KnownServers, ReplicaOptions, ReplicaState, Scheme, StoreOptions, check_replica_url,
+};
 use toml::Table;
 use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
@@ -177,6 +179,7 @@ impl Config {
             database: StoreOptions {
                 url: settings.store_url("database.url")?,
                 known_servers: KnownServers::default(),
+                replica: settings.replica()?,
                 max_connections: settings.number("database.max_connections", 1, 64)?,
                 acquire_timeout: timeout("database.acquire_timeout_ms")?,
                 statement_timeout: timeout("database.statement_timeout_ms")?,
@@ -325,6 +328,30 @@ impl Settings {
         };
         let allowed = format!("a URL that begins with {}", Scheme::NAMES);
         Err(fault(key, value, allowed))
+    }
+
+    /// The replica of the database, if there is one.
+    fn replica(&self) -> anyhow::Result<Option<ReplicaOptions>> {
+        let key = "database.replica_url";
+        let max_lag = self.number("database.replica_max_lag_s", 2, 600)?;
+        let url: String = self.get(key);
+        if url.is_empty() {
+            return Ok(None);
+        }
+        if Scheme::of(&self.get::<String>("database.url")) != Some(Scheme::Postgres) {
+            bail!("{key} must be empty when database.url is not one of PostgreSQL");
+        }
+        // A URL may hold a password, so the message shows only the faulty part.
+        if Scheme::of(&url) != Some(Scheme::Postgres) {
+            bail!("{key} must begin with postgres: or postgresql:");
+        }
+        check_replica_url(&url).map_err(|error| anyhow!("{key}: {error}"))?;
+        Ok(Some(ReplicaOptions {
+            url: url.into(),
+            max_lag: Duration::from_secs(max_lag),
+            known_servers: KnownServers::default(),
+            state: ReplicaState::default(),
+        }))
     }
 
     fn topology(&self) -> anyhow::Result<Topology> {

@@ -42,6 +42,8 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let Parts {
         store,
         visitors_store,
+        listings_store,
+        replica_store,
         leases,
         tasks,
         ..
@@ -66,6 +68,9 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
             tracing::error!(%error, "the outbox worker has panicked");
         }
         leases.give_back().await;
+        for on_replica in [listings_store, replica_store].into_iter().flatten() {
+            on_replica.close().await;
+        }
         visitors_store.close().await;
         store.close().await;
     };

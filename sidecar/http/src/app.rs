@@ -20,7 +20,7 @@ use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
-use shortlink_store::Store;
+use shortlink_store::{ReplicaState, Store};
 use vocabulary::RedirectStatus;
 
 use super::proxy::ProxySecret;
@@ -50,6 +50,10 @@ pub struct App {
     pub uploads: Uploads,
     /// The SQL store, for the audit log and health checks.
     pub store: Arc<Store>,
+    /// The same store for listings, exports and statistics, which a replica may answer.
+    pub listings: Arc<Store>,
+    /// Knowledge of the replica, if the database has one.
+    pub replica: Option<ReplicaState>,
     /// The short domains that nginx announces.
     pub domains: Domains,
     /// Counts of answers.

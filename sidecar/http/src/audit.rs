@@ -104,7 +104,7 @@ async fn list(
         before: cursor::decode(cursor::AUDIT, asked.cursor)?,
         limit: one_more(asked.limit),
     };
-    let Listed { items, read_to } = app.store.list_audit(&listing).await?;
+    let Listed { items, read_to } = app.listings.list_audit(&listing).await?;
     let (entries, next) = cut(items, listing.limit, |last| last.id);
     let next = next.or(read_to);
     Ok(Json(PageBody {

@@ -239,7 +239,7 @@ async fn list(
     let after = after.transpose().map_err(|_error| Problem::cursor())?;
     let limit = one_more(asked.limit);
     let own = own_ids(&caller);
-    let campaigns = app.store.list_campaigns(after, limit, own.as_deref());
+    let campaigns = app.listings.list_campaigns(after, limit, own.as_deref());
     let campaigns = campaigns.await?;
     let (campaigns, next_cursor) = cut(campaigns, limit, |last| last.id.to_string());
     let now = app.clock.now();
@@ -415,7 +415,7 @@ async fn count(
         .await?
         .ok_or_else(no_such_campaign)?;
     // One extra link shows whether the count is complete.
-    let found = app.store.count_campaign_links(id, most + 1).await?;
+    let found = app.listings.count_campaign_links(id, most + 1).await?;
     Ok(Json(SizeBody {
         count: found.min(most),
         is_all: found <= most,

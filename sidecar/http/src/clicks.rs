@@ -87,16 +87,16 @@ async fn count(
     if app.store.find_campaign(id).await?.is_none() {
         return Err(no_such_campaign());
     }
-    let hours = app.store.first_clicks(id).await?;
+    let hours = app.listings.first_clicks(id).await?;
     let hours = hours.ok_or_else(Problem::clicks_not_counted)?;
     let owner = QuotaOwner::Campaign(id);
     let issued = app
-        .store
+        .listings
         .created_links(std::slice::from_ref(&owner))
         .await?;
     let issued = issued.get(&owner).copied().unwrap_or_default();
     let clicked = hours.iter().map(|it| it.links).sum();
-    let first_link_at = app.store.first_link_at(id).await?;
+    let first_link_at = app.listings.first_link_at(id).await?;
     let first_hour = first_link_at.map(|at| floor(at, Unit::Hour));
     let hours = hours.into_iter().map(|it| HourBody {
         begin: it.hour,
@@ -231,11 +231,13 @@ async fn list(
         own: own_ids(&caller),
     };
     let Some(format) = format else {
-        let page = page(&app.store, &selected, after, one_more(asked.limit)).await?;
+        let page = page(&app.listings, &selected, after, one_more(asked.limit)).await?;
         return Ok(Json(page).into_response());
     };
     // Read before the answer begins, so that a failed query is answered with a problem.
-    let first = selected.read(&app.store, after.as_ref(), TOGETHER).await?;
+    let first = selected
+        .read(&app.listings, after.as_ref(), TOGETHER)
+        .await?;
     let first = first.ok_or_else(Problem::clicks_not_counted)?;
     let mut detail = circumstances(&headers);
     detail.extend(
@@ -251,7 +253,7 @@ async fn list(
         detail,
     };
     app.store.record(entry).await?;
-    let rows = export(Arc::clone(&app.store), selected, format, first);
+    let rows = export(Arc::clone(&app.listings), selected, format, first);
     Ok(format.answer(Body::from_stream(rows)))
 }
 

@@ -385,7 +385,7 @@ async fn list(
         limit: one_more(asked.limit),
     };
     if listing.target.is_some() {
-        match app.store.target_search().await? {
+        match app.listings.target_search().await? {
             TargetSearch::Complete => {}
             TargetSearch::Filling => {
                 return Err(Problem::unavailable(
@@ -409,9 +409,9 @@ async fn list(
     let bases = &domains.bases;
     let campaigns = Campaigns::of(&app, &links).await?;
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
-    let totals = app.store.visit_totals(&codes).await?;
+    let totals = app.listings.visit_totals(&codes).await?;
     let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
-    let clicks = app.store.link_clicks(&codes).await?;
+    let clicks = app.listings.link_clicks(&codes).await?;
     let clicks: Option<HashMap<Code, LinkClicks>> = clicks.map(|it| it.into_iter().collect());
     let links = links
         .iter()

@@ -48,6 +48,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
         gauge "shortlink_database_writable", "Whether the database takes changes: 1 or 0." = u8::from(writable);
     }
+    replica(&app, &mut text);
     let responds = tokio::time::timeout(DATABASE_LIMIT, app.store.clickhouse_responds());
     let clickhouse = responds.await.unwrap_or(Some(false));
     if let Some(is_up) = clickhouse {
@@ -228,6 +229,28 @@ async fn visits(app: &App, text: &mut Text) {
                 "Batches of visits in Redis that are not stored in the database." = depth.batches;
             gauge "shortlink_visit_queue_age_seconds",
                 "Age of the oldest batch of visits that is not stored, in seconds." = age;
+        }
+    }
+}
+
+/// Adds the state of the replica of the database, if it has one.
+fn replica(app: &App, text: &mut Text) {
+    let Some(replica) = &app.replica else { return };
+    let standing = replica.standing();
+    metrics! { text;
+        gauge "shortlink_replica_up", "Whether the replica of the database responds: 1 or 0."
+            = u8::from(standing.is_up);
+        counter "shortlink_replica_reads_total",
+            "Database operations that the replica has performed, by use: listings (and exports and statistics) or visitors.",
+            |samples| {
+                samples.add(&[("use", "listings")], standing.listings);
+                samples.add(&[("use", "visitors")], standing.visitors);
+            };
+    }
+    if let Some(lag) = standing.lag {
+        metrics! { text;
+            gauge "shortlink_replica_lag_seconds",
+                "Upper bound of the age of the replica's data, in seconds." = lag.as_secs_f64();
         }
     }
 }

@@ -302,17 +302,17 @@ async fn count(
     dimensions.dedup();
     let mut visits = ClassCounts::default();
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
-    for count in app.store.count_visits(&query).await? {
+    for count in app.listings.count_visits(&query).await? {
         visits.add(count.class, count.visits);
         let begin = zone.begin_of(interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
-    let visitors = app.store.count_visitors(&query).await?;
+    let visitors = app.listings.count_visitors(&query).await?;
     let mut by = BTreeMap::new();
     for dimension in dimensions {
         let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
-        for count in app.store.count_by(&query, dimension).await? {
+        for count in app.listings.count_by(&query, dimension).await? {
             let counts = values.entry(count.value).or_default();
             counts.add(count.class, count.visits);
         }
@@ -379,7 +379,7 @@ async fn add_intervals(
     let mut found: HashMap<String, BTreeMap<Timestamp, ClassCounts>> = HashMap::new();
     for (part, by) in zone.parts(length, query) {
         let counts = app
-            .store
+            .listings
             .count_over_time(&part, dimension, &names, by)
             .await?;
         for count in counts {
@@ -436,7 +436,7 @@ async fn of_domains(
         .map_or(DEFAULT_MINUTES, |minutes| minutes.0.into());
     let since = floor(app.clock.now(), Unit::Minute) - SignedDuration::from_mins(minutes);
     let mut domains: BTreeMap<String, DomainBody> = BTreeMap::new();
-    for count in app.store.count_domains(since).await? {
+    for count in app.listings.count_domains(since).await? {
         let domain = domains
             .entry(count.host.clone())
             .or_insert_with(|| DomainBody {

@@ -170,6 +170,7 @@ impl Service {
             uploads: Uploads::new(StdRng::seed_from_u64(1002)),
             links: Links {
                 store: Arc::clone(&kept.store),
+                listings: Arc::clone(&kept.store),
                 issuer: issuer(
                     &leases,
                     &kept.store,
@@ -214,6 +215,8 @@ impl Service {
                 summary: Default::default(),
             },
             store: Arc::clone(&kept.store),
+            listings: Arc::clone(&kept.store),
+            replica: None,
             domains: Domains::new(
                 Arc::clone(&kept.store),
                 None,

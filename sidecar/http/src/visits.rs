@@ -239,8 +239,8 @@ async fn answer(
     listing.limit = TOGETHER;
     app.store.record(entry).await?;
     // Read before the answer begins, so that a failed query is answered with a problem.
-    let first = app.store.list_visits(&listing).await?;
-    let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
+    let first = app.listings.list_visits(&listing).await?;
+    let body = Body::from_stream(export(Arc::clone(&app.listings), listing, format, first));
     Ok(format.answer(body))
 }
 
@@ -378,7 +378,7 @@ async fn erase_by(
 }
 
 async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, Problem> {
-    let Listed { items, read_to } = app.store.list_visits(&listing).await?;
+    let Listed { items, read_to } = app.listings.list_visits(&listing).await?;
     let (visits, next) = cut(items, listing.limit, |last| last.number);
     let next = next.or(read_to);
     Ok(Json(PageBody {

@@ -27,6 +27,7 @@ pub mod reclassify;
 pub mod reconcile;
 pub mod refill;
 pub mod repeat;
+pub mod replica;
 pub mod resolve;
 pub mod retention;
 pub mod sessions;

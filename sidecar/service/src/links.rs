@@ -36,6 +36,8 @@ pub struct Page {
 pub struct Links {
     /// Store of the links.
     pub store: Arc<Store>,
+    /// The same store for listings, which a replica may answer.
+    pub listings: Arc<Store>,
     /// Delivers changes to Redis.
     pub delivery: Arc<dyn Delivery>,
     /// Issues new links.
@@ -79,7 +81,7 @@ impl Links {
     /// Fails if the store does.
     pub async fn page(&self, listing: &Listing) -> Result<Page, LinkError> {
         let reach = match listing.is_searched() {
-            true => self.store.listing_reach(listing, MOST_READ).await?,
+            true => self.listings.listing_reach(listing, MOST_READ).await?,
             false => None,
         };
         // Determined first: links created meanwhile are before all of these.
@@ -87,7 +89,7 @@ impl Links {
             until: reach,
             ..listing.clone()
         };
-        let links = self.store.list_links(&bounded).await?;
+        let links = self.listings.list_links(&bounded).await?;
         let is_full = links.len() >= listing.limit as usize;
         Ok(Page {
             links,

@@ -3,6 +3,8 @@
 //! A visitor waits for the answer. So nothing is queried that is known already, SQL has a timeout,
 //! and its answer is written to Redis in the background.
 
+mod replica;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use vocabulary::judge::{Answer, MissReason, judge};
 use vocabulary::{CampaignId, Code, CodeRules, ExpandError, Verdict};
+
+pub use replica::Replica;
 
 /// Timeout of SQL. After it, the visitor gets an answer that asks to retry.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
@@ -54,6 +58,7 @@ pub struct Resolver {
     clock: Arc<dyn Clock>,
     tasks: TaskTracker,
     permits: Arc<Semaphore>,
+    replica: Option<Replica>,
 }
 
 impl Resolver {
@@ -73,7 +78,13 @@ impl Resolver {
             clock,
             tasks,
             permits: Arc::new(Semaphore::new(MAX_BACKFILLS)),
+            replica: None,
         }
+    }
+
+    /// The same resolver with a replica for the time in which the primary is away.
+    pub fn with_replica(self, replica: Option<Replica>) -> Self {
+        Self { replica, ..self }
     }
 
     /// Resolves a code; the answer is not a miss.
@@ -87,11 +98,24 @@ impl Resolver {
         if self.rules.judge(&code) == Verdict::WrongCheck {
             return Ok(Answer::Unknown);
         }
-        let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.store, &code))
-            .await
-            .map_err(|_elapsed| ResolveError::Slow {
-                limit_ms: LOOKUP_LIMIT.as_millis(),
-            })??;
+        let replica = self.replica.as_ref();
+        let is_away = replica.is_some_and(|it| it.state.primary_is_away());
+        if let Some(replica) = replica.filter(|_| is_away)
+            && let Some(answer) = replica.resolve(&code, self.clock.now()).await
+        {
+            return Ok(answer);
+        }
+        let found = match self.find(&code).await {
+            Ok(found) => found,
+            Err(error) => {
+                // What the replica shows is not written to Redis: it would stay there longer than its bound.
+                let Some(replica) = replica.filter(|_| !is_away) else {
+                    return Err(error);
+                };
+                let answer = replica.resolve(&code, self.clock.now()).await;
+                return answer.ok_or(error);
+            }
+        };
         let Some((link, campaign)) = found else {
             let store = Arc::clone(&self.store);
             self.backfill(move |publisher| async move {
@@ -130,6 +154,15 @@ impl Resolver {
             }),
             answer => Ok(answer.map(|target| String::from_utf8_lossy(target).into_owned())),
         }
+    }
+
+    /// Finds a link in time.
+    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, ResolveError> {
+        let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.store, code)).await;
+        let slow = |_elapsed| ResolveError::Slow {
+            limit_ms: LOOKUP_LIMIT.as_millis(),
+        };
+        Ok(found.map_err(slow)??)
     }
 
     /// Writes to Redis in the background; skips the write when too many are in progress.

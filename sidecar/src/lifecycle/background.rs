@@ -17,10 +17,12 @@ use shortlink_service::jobs::{Claims, Job, Members, Next, Run, lanes};
 use shortlink_service::reclassify::{COUNT_PEOPLE_EVERY, People};
 use shortlink_service::reconcile::{self, Reconcile};
 use shortlink_service::refill::{self, Refill};
+use shortlink_service::replica::{self, WatchReplica};
 use shortlink_service::retention::{self, Retention, RetentionPeriods};
 use shortlink_service::sweep::{Stage, Sweep, Swept};
 use shortlink_service::unvisited::{Expired, Unvisited};
 use shortlink_service::visits::{self, VisitWriter};
+use shortlink_store::ReplicaWatch;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
@@ -51,6 +53,7 @@ pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> anyhow::Result<(
         stop,
     };
     starter.start_upkeep();
+    starter.start_replica()?;
     starter.start_bulk();
     starter.start_visits()?;
     if parts.config.upkeep.lanes > 1 {
@@ -120,6 +123,20 @@ impl Starter<'_> {
                 self.run(sweep, every);
             }
         }
+    }
+
+    /// Starts the watch over the replica of the database.
+    fn start_replica(&self) -> anyhow::Result<()> {
+        let options = &self.parts.config.database;
+        let watch = ReplicaWatch::new(options)?;
+        if let (Some(watch), Some(replica)) = (watch, &options.replica) {
+            let publisher = Arc::clone(&self.parts.publisher);
+            self.run(
+                WatchReplica::new(watch, publisher, replica.max_lag),
+                replica::EVERY,
+            );
+        }
+        Ok(())
     }
 
     /// Starts the job that works off those of callers.

@@ -28,12 +28,12 @@ use shortlink_service::keys::Keys;
 use shortlink_service::links::Links;
 use shortlink_service::live::{LiveParts, LiveVisits};
 use shortlink_service::outbox::{self, outbox};
-use shortlink_service::resolve::Resolver;
+use shortlink_service::resolve::{Replica, Resolver};
 use shortlink_service::sessions::Sessions;
 use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
 use shortlink_store as store;
-use shortlink_store::{Store, StoreOptions};
+use shortlink_store::{ReplicaState, Store, StoreOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,6 +50,10 @@ pub(super) struct Parts {
     pub(super) store: Arc<Store>,
     /// The same database on connections of the front.
     pub(super) visitors_store: Arc<Store>,
+    /// The same database for listings, exports and statistics, if it has a replica.
+    pub(super) listings_store: Option<Arc<Store>>,
+    /// The replica for visitors, on connections of the front.
+    pub(super) replica_store: Option<Arc<Store>>,
     pub(super) publisher: Arc<dyn Publisher>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) delivery: Arc<dyn Delivery>,
@@ -79,8 +83,11 @@ impl Parts {
             max_connections: config.resolver_connections,
             ..config.database.clone()
         };
+        let visitors_options = of_visitors.clone();
         let visitors_store = front.run(async move { store::open(&of_visitors).await });
         let visitors_store = visitors_store.await??;
+        let listings_store = store.for_listings(&config.database)?;
+        let replica_store = visitors_store.for_visitors(&visitors_options)?;
         let (redis, visits) = (&config.redis, &config.visits);
         let publisher =
             RedisPublisher::new(redis, config.links.negative_ttl_s, Arc::clone(&clock))?;
@@ -138,6 +145,8 @@ impl Parts {
             clock,
             store,
             visitors_store,
+            listings_store,
+            replica_store,
             publisher,
             index: Arc::new(RedisIndex::new(&config.redis)?),
             delivery: Arc::new(outbox),
@@ -158,10 +167,12 @@ impl Parts {
     pub(super) fn app(&self) -> anyhow::Result<App> {
         let Config { codes, links, .. } = &self.config;
         let (store, clock) = (|| Arc::clone(&self.store), || Arc::clone(&self.clock));
+        let listings = || self.listings_store.clone().unwrap_or_else(store);
         let access = Arc::new(Access::new(store(), clock()));
         Ok(App {
             links: Links {
                 store: store(),
+                listings: listings(),
                 delivery: Arc::clone(&self.delivery),
                 issuer: self.issuer()?,
                 rules: codes.rules.clone(),
@@ -197,7 +208,8 @@ impl Parts {
                 codes.rules.clone(),
                 clock(),
                 self.tasks.clone(),
-            ),
+            )
+            .with_replica(self.replica()),
             keys: Keys::new(
                 store(),
                 clock(),
@@ -214,6 +226,8 @@ impl Parts {
             sign_ins: Attempts::new(clock()),
             uploads: Uploads::new(random::generator()?),
             store: store(),
+            listings: listings(),
+            replica: self.replica_state(),
             domains: Domains::new(
                 store(),
                 self.visits.clone().map(|queue| queue as _),
@@ -234,6 +248,19 @@ impl Parts {
             default_policy: codes.policy,
             body_limit_bytes: self.config.http.body_limit_bytes,
             proxy_secret: self.config.http.proxy_secret.clone(),
+        })
+    }
+
+    fn replica_state(&self) -> Option<ReplicaState> {
+        let replica = self.config.database.replica.as_ref();
+        replica.map(|it| it.state.clone())
+    }
+
+    fn replica(&self) -> Option<Replica> {
+        Some(Replica {
+            store: self.replica_store.clone()?,
+            state: self.replica_state()?,
+            index: Arc::clone(&self.index),
         })
     }
 

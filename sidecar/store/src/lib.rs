@@ -66,7 +66,10 @@ pub use bulk::BulkCreated;
 pub use claims::Claim;
 pub use leases::{CapacityWanted, NumbersWanted, PooledWanted, capacity_name, pool_name};
 pub use place::VisitsError;
-pub use postgres::{KnownServers, ServerState};
+pub use postgres::{
+    KnownServers, ReplicaOptions, ReplicaStanding, ReplicaState, ReplicaWatch, ServerState,
+    check_replica_url,
+};
 pub use schema::SchemaError;
 pub use shared::errors;
 pub use shortlink_clickhouse::check_url as check_visits_url;
@@ -81,6 +84,8 @@ pub struct StoreOptions {
     pub url: SecretString,
     /// Knowledge of this process about the servers of the URL. Clones for the same URL share it.
     pub known_servers: KnownServers,
+    /// The replica of a PostgreSQL database.
+    pub replica: Option<ReplicaOptions>,
     /// Maximum number of connections. SQLite has one more, which writes; PostgreSQL has one more,
     /// which holds the lease of the outbox.
     pub max_connections: u32,
@@ -174,6 +179,42 @@ impl Store {
     /// A secret of this database, for strategies.
     pub fn code_key(&self) -> CodeKey {
         self.code_key.clone()
+    }
+
+    /// The same store for listings, exports and statistics: they are read from the replica of the options while that is
+    /// not too far behind, otherwise from the primary. Changes are made on the primary. `None` without a replica.
+    ///
+    /// # Errors
+    /// Fails if the URL of the replica is invalid.
+    pub fn for_listings(&self, options: &StoreOptions) -> Result<Option<Arc<Self>>, OpenError> {
+        self.on_replica(options, true)
+    }
+
+    /// The same store for visitors while the primary is away: all is read from the replica, or fails if it could lack a
+    /// change. `None` without a replica.
+    ///
+    /// # Errors
+    /// Fails if the URL of the replica is invalid.
+    pub fn for_visitors(&self, options: &StoreOptions) -> Result<Option<Arc<Self>>, OpenError> {
+        self.on_replica(options, false)
+    }
+
+    fn on_replica(
+        &self,
+        options: &StoreOptions,
+        are_listings: bool,
+    ) -> Result<Option<Arc<Self>>, OpenError> {
+        let (Engine::Postgres(engine), Some(replica)) = (&self.engine, &options.replica) else {
+            return Ok(None);
+        };
+        let engine = engine.on_replica(options, replica, are_listings)?;
+        let store = Self::new(self.code_key(), |_| Engine::Postgres(Box::new(engine)));
+        Ok(Some(Arc::new(Self {
+            numbering: Arc::clone(&self.numbering),
+            creation: Creation::new(options.find_by_target),
+            sink: self.sink.clone(),
+            ..store
+        })))
     }
 
     /// Closes every connection, once the operations in progress have ended.

@@ -12,6 +12,7 @@ mod copy;
 pub(super) mod creation;
 mod days;
 mod pool;
+mod replica;
 mod schema;
 mod servers;
 mod session;
@@ -31,6 +32,8 @@ use crate::{Engine, Store, StoreOptions};
 pub(super) use copy::copy;
 use days::Days;
 use pool::Pool;
+use replica::{Replica, Use};
+pub use replica::{ReplicaOptions, ReplicaStanding, ReplicaState, ReplicaWatch};
 pub use servers::KnownServers;
 use servers::Servers;
 use turn::Turn;
@@ -41,11 +44,20 @@ const OLDEST_VERSION: i32 = 140_000;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: Pool,
+    pool: Arc<Pool>,
+    reads: Reads,
     /// Time limit of an operation if the server does not respond at all.
     limit: std::time::Duration,
-    pub(super) turn: Turn,
+    pub(super) turn: Arc<Turn>,
     pub(super) days: Arc<Days>,
+}
+
+/// The servers that reads are sent to.
+enum Reads {
+    Primary,
+    /// The replica while it may answer, otherwise the primary.
+    ReplicaFirst(Replica),
+    Replica(Replica),
 }
 
 impl PostgresStore {
@@ -57,8 +69,8 @@ impl PostgresStore {
         let servers = session::servers(options)?;
         let cannot_open = cannot_open(&servers);
         let limit = session::limit(options);
-        let turn = Turn::new(&servers, limit);
-        let pool = Pool::new(servers, options);
+        let turn = Arc::new(Turn::new(&servers, limit));
+        let pool = Arc::new(Pool::new(servers, options));
         let mut session = pool.acquire().await.map_err(&cannot_open)?;
         let connection = session.connection().map_err(&cannot_open)?;
         schema::check_version(connection).await?;
@@ -69,6 +81,7 @@ impl PostgresStore {
         let code_key = code_key.ok_or(OpenError::CodeKey)?;
         let store = Self {
             pool,
+            reads: Reads::Primary,
             limit,
             turn,
             days: Arc::default(),
@@ -121,10 +134,44 @@ impl PostgresStore {
         })
     }
 
-    pub(super) async fn close(&self) {
-        self.turn.end().await;
-        self.pool.close().await;
+    /// The same database, with reads on its replica: all, or those that it may answer.
+    pub(super) fn on_replica(
+        &self,
+        options: &StoreOptions,
+        replica: &ReplicaOptions,
+        are_listings: bool,
+    ) -> Result<Self, OpenError> {
+        Ok(Self {
+            pool: Arc::clone(&self.pool),
+            reads: if are_listings {
+                Reads::ReplicaFirst(Replica::new(options, replica, Use::Listings)?)
+            } else {
+                Reads::Replica(Replica::new(options, replica, Use::Visitors)?)
+            },
+            limit: self.limit,
+            turn: Arc::clone(&self.turn),
+            days: Arc::clone(&self.days),
+        })
     }
+
+    pub(super) async fn close(&self) {
+        match &self.reads {
+            Reads::Primary => {
+                self.turn.end().await;
+                self.pool.close().await;
+            }
+            // The rest is that of the store which this one was made of.
+            Reads::ReplicaFirst(replica) | Reads::Replica(replica) => replica.close().await,
+        }
+    }
+}
+
+/// Checks the URL of a replica.
+///
+/// # Errors
+/// When it is not one of a PostgreSQL database.
+pub fn check_replica_url(text: &str) -> Result<(), UrlError> {
+    url::parse(text, &url::OF_REPLICA).map(drop)
 }
 
 /// State of the server of a store.
@@ -145,6 +192,16 @@ pub enum OpenError {
          postgres://user:password@host:5432/database"
     )]
     Url {
+        /// The fault of the URL.
+        #[source]
+        source: UrlError,
+    },
+    /// The URL of the replica is invalid.
+    #[error(
+        "database.replica_url is not a URL of a PostgreSQL database, such as \
+         postgres://user:password@host:5432/database"
+    )]
+    ReplicaUrl {
         /// The fault of the URL.
         #[source]
         source: UrlError,

@@ -361,6 +361,7 @@ pub fn options(url: &str) -> StoreOptions {
     StoreOptions {
         url: url.into(),
         known_servers: KnownServers::default(),
+        replica: None,
         max_connections: 4,
         acquire_timeout: Duration::from_secs(20),
         statement_timeout: Duration::from_secs(20),

@@ -126,10 +126,7 @@ impl Store {
                     work.run(&mut Db::sqlite(&mut connection, &self.numbering))
                         .await
                 }
-                Engine::Postgres(store) => {
-                    let numbering = &self.numbering;
-                    store.perform(numbering, operation, work, false).await
-                }
+                Engine::Postgres(store) => store.read(&self.numbering, operation, work).await,
             }
         };
         timed(

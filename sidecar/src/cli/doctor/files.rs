@@ -44,9 +44,11 @@ pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         let config = alone.as_ref().unwrap_or(config);
         let urls = [&config.redis.url, &config.database.url];
         let visits = config.database.visits.as_ref().map(|it| &it.url);
+        let replica = config.database.replica.as_ref().map(|it| &it.url);
         if urls
             .into_iter()
             .chain(visits)
+            .chain(replica)
             .any(|url| has_password(url.expose_secret()))
         {
             files.push(file.to_owned());

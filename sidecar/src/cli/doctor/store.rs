@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shortlink_core::clock::{Clock, SystemClock};
-use shortlink_store::{self as store, OpenError, Store, StoreOptions};
+use shortlink_store::{self as store, OpenError, ReplicaWatch, Store, StoreOptions};
 
 use super::{Finding, PATIENCE, Verdict, clock};
 use crate::config::Config;
@@ -31,6 +31,7 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
     let open = match opened.await {
         Ok(Ok(store)) => {
             findings.extend(answering(&options).await);
+            findings.extend(replica(&options).await);
             findings.extend(clickhouse(&store).await);
             Some(store)
         }
@@ -83,6 +84,47 @@ async fn answering(options: &StoreOptions) -> Vec<Finding> {
         clock("database-clock", "PostgreSQL's clock", state.clock, ours)
     });
     [Some(database), of_clock].into_iter().flatten().collect()
+}
+
+/// Findings on the replica of the database, if it has one.
+async fn replica(options: &StoreOptions) -> Option<Finding> {
+    let max_lag = options.replica.as_ref()?.max_lag;
+    let watch = ReplicaWatch::new(options).ok()??;
+    let begun = Instant::now();
+    let finding = loop {
+        if let Err(error) = watch.look().await {
+            let found = format!("{:#}", anyhow::Error::new(error));
+            let advice = "see that it runs and that database.replica_url is right; the primary is read meanwhile";
+            break Finding::fail("database-replica", found, advice);
+        }
+        let lag = watch.state().standing().lag;
+        // Once the lag is less than the time since the first look, the replica has replayed what was written later.
+        let is_known = lag.is_some_and(|lag| lag < begun.elapsed() / 2);
+        if is_known || begun.elapsed() > max_lag.min(PATIENCE) {
+            break judge_lag(lag.filter(|_| is_known), begun.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    watch.close().await;
+    Some(finding)
+}
+
+fn judge_lag(lag: Option<Duration>, waited: Duration) -> Finding {
+    let check = "database-replica";
+    match lag {
+        Some(_) => Finding::ok(
+            check,
+            "it responds, and has replayed the log of the primary",
+        ),
+        None => Finding::warn(
+            check,
+            format!(
+                "it is more than {:.0} s behind the primary, or on another timeline",
+                waited.as_secs_f64()
+            ),
+            "look at pg_stat_replication on the primary, and at the replica's log and disk",
+        ),
+    }
 }
 
 /// Findings on ClickHouse, if visits are there.
@@ -147,6 +189,16 @@ mod tests {
         ] {
             assert_eq!(judge_version(version).verdict, verdict, "{version}");
         }
+    }
+
+    #[test]
+    fn a_replica_may_be_behind() {
+        let waited = Duration::from_secs(5);
+        let well = judge_lag(Some(Duration::from_millis(10)), waited);
+        assert_eq!(well.verdict, Verdict::Ok);
+        let late = judge_lag(None, waited);
+        assert_eq!(late.verdict, Verdict::Warn);
+        assert!(late.found.contains("more than 5 s"), "{}", late.found);
     }
 
     #[test]

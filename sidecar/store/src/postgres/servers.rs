@@ -19,6 +19,8 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::replica;
+
 /// Longest wait for a server that is probably the primary before the others are tried, and for better answers after
 /// the first good one.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -52,8 +54,8 @@ struct State {
 /// A timeline of the servers that descend from one `initdb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    system: i64,
-    timeline: i64,
+    pub(super) system: i64,
+    pub(super) timeline: i64,
 }
 
 impl Line {
@@ -71,6 +73,8 @@ pub(super) struct Live {
     /// Unknown if the URL has a single host.
     pub(super) line: Option<Line>,
     pub(super) is_read_only: bool,
+    /// How far it has replayed the log, if it may be a replica.
+    replayed: i64,
 }
 
 /// The reason for which a server is not used.
@@ -108,6 +112,8 @@ pub(super) struct Servers {
     hosts: Vec<PgConnectOptions>,
     known: KnownServers,
     patience: Duration,
+    /// Replicas are accepted as well; the one that has replayed most is chosen.
+    may_be_replicas: bool,
 }
 
 impl Servers {
@@ -124,7 +130,20 @@ impl Servers {
             hosts,
             known: known.clone(),
             patience,
+            may_be_replicas: false,
         }
+    }
+
+    /// The same servers, of which a replica serves as well as the primary. None is waited for: another one can answer
+    /// what a replica can.
+    pub(super) fn or_replicas(mut self) -> Self {
+        self.may_be_replicas = true;
+        self
+    }
+
+    /// Returns whether there are several servers.
+    pub(super) fn has_others(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// The same servers, for sessions with further settings.
@@ -194,14 +213,18 @@ impl Servers {
                     if best.is_none() {
                         limit = deadline.min(Instant::now() + self.patience);
                     }
-                    let rank =
-                        |live: &Live| (!live.is_read_only, live.line.map(|line| line.timeline));
+                    let rank = |live: &Live| {
+                        let timeline = live.line.map(|line| line.timeline);
+                        (!live.is_read_only, timeline, live.replayed)
+                    };
                     if best.as_ref().is_none_or(|best| rank(best) < rank(&live)) {
                         best = Some(live);
                     }
                 }
                 Err(refusal) => {
-                    if best.is_none() && refusal.is_temporary(self.hosts.len() > 1) {
+                    let may_change =
+                        !self.may_be_replicas && refusal.is_temporary(self.has_others());
+                    if best.is_none() && may_change {
                         attempts.push(self.attempt(server, (paused * 2).clamp(PAUSES.0, PAUSES.1)));
                     }
                     refusals[server] = refusal;
@@ -237,7 +260,12 @@ impl Servers {
                 Some(other) => io::Error::other(format!("the server {other}")).into(),
             };
         }
-        let mut text = format!("none of {} servers is a usable primary", refusals.len());
+        let role = if self.may_be_replicas {
+            "replica"
+        } else {
+            "primary"
+        };
+        let mut text = format!("none of {} servers is a usable {role}", refusals.len());
         for (host, refusal) in self.hosts.iter().zip(&refusals) {
             let colon = if matches!(refusal, Refusal::Failed(_)) {
                 ":"
@@ -253,6 +281,16 @@ impl Servers {
     /// Opens a session with a server that must be the primary.
     async fn open(&self, server: usize) -> Result<Live, Refusal> {
         let mut connection = self.hosts[server].connect().await?;
+        if self.may_be_replicas {
+            let replayed = replica::position(&mut connection).await?.lsn;
+            return Ok(Live {
+                connection,
+                server,
+                line: None,
+                is_read_only: true,
+                replayed,
+            });
+        }
         // Whatever the server's default is, an acknowledged write must be on the disk. A stricter setting is
         // not changed.
         let (is_standby, is_read_only, _): (bool, bool, Option<String>) = sqlx::query_as(
@@ -275,6 +313,7 @@ impl Servers {
             server,
             line,
             is_read_only,
+            replayed: 0,
         };
         self.note(&live)?;
         Ok(live)

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use sqlx::ConnectOptions;
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 
+use super::replica::ReplicaOptions;
 use super::servers::Servers;
-use super::{OpenError, url};
+use super::{KnownServers, OpenError, url};
 use crate::StoreOptions;
 
 /// Time limit for a transaction's next statement, after which the server ends it: a process that hangs
@@ -16,8 +17,23 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(10);
 
 /// The servers, with the options of every session of the pool.
 pub(super) fn servers(options: &StoreOptions) -> Result<Servers, OpenError> {
+    Ok(limited(patient_servers(options)?, options))
+}
+
+/// The servers of a replica, with the same options.
+pub(super) fn replicas(
+    options: &StoreOptions,
+    replica: &ReplicaOptions,
+) -> Result<Servers, OpenError> {
+    let hosts = url::parse(replica.url.expose_secret(), &url::OF_REPLICA)
+        .map_err(|source| OpenError::ReplicaUrl { source })?;
+    let servers = patient(hosts, &replica.known_servers, options.acquire_timeout);
+    Ok(limited(servers, options).or_replicas())
+}
+
+fn limited(servers: Servers, options: &StoreOptions) -> Servers {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
-    Ok(patient_servers(options)?.with(&[
+    servers.with(&[
         ("statement_timeout", milliseconds(options.statement_timeout)),
         ("lock_timeout", milliseconds(options.lock_timeout)),
         (
@@ -31,13 +47,21 @@ pub(super) fn servers(options: &StoreOptions) -> Result<Servers, OpenError> {
         ("max_parallel_workers_per_gather", "0".to_owned()),
         // Compiling pays for statements that take seconds.
         ("jit", "off".to_owned()),
-    ]))
+    ])
 }
 
 /// The servers, with the options of a session whose statements may take long.
 pub(super) fn patient_servers(options: &StoreOptions) -> Result<Servers, OpenError> {
-    let hosts =
-        url::parse(options.url.expose_secret()).map_err(|source| OpenError::Url { source })?;
+    let hosts = url::parse(options.url.expose_secret(), &url::OF_PRIMARY)
+        .map_err(|source| OpenError::Url { source })?;
+    Ok(patient(
+        hosts,
+        &options.known_servers,
+        options.acquire_timeout,
+    ))
+}
+
+fn patient(hosts: Vec<PgConnectOptions>, known: &KnownServers, limit: Duration) -> Servers {
     let hosts = hosts.into_iter().map(|host| {
         let host = host.disable_statement_logging();
         if host.get_application_name().is_none() {
@@ -46,13 +70,9 @@ pub(super) fn patient_servers(options: &StoreOptions) -> Result<Servers, OpenErr
             host
         }
     });
-    let servers = Servers::new(
-        hosts.collect(),
-        &options.known_servers,
-        options.acquire_timeout,
-    );
+    let servers = Servers::new(hosts.collect(), known, limit);
     // Hides notices of objects that exist already when the schema is migrated.
-    Ok(servers.with(&[("client_min_messages", "warning".to_owned())]))
+    servers.with(&[("client_min_messages", "warning".to_owned())])
 }
 
 /// Returns the time limit of an operation of a few statements. The server itself ends a statement in

@@ -6,9 +6,10 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// The parameter by which clients of libpq select a server, and the values that name the primary.
+/// The parameter by which clients of libpq select a server, and its values that name the primary, or may name a replica.
 const ATTRIBUTES: &str = "target_session_attrs";
-const OF_PRIMARY: [&str; 2] = ["read-write", "primary"];
+pub(super) const OF_PRIMARY: [&str; 2] = ["read-write", "primary"];
+pub(super) const OF_REPLICA: [&str; 4] = ["any", "standby", "prefer-standby", "read-only"];
 
 /// The fault of a URL. None contains a part that could be of a password.
 #[derive(Debug, thiserror::Error)]
@@ -47,15 +48,25 @@ pub enum UrlError {
         /// The number of ports.
         ports: usize,
     },
-    /// Another server than the primary is asked for.
-    #[error(
-        "{ATTRIBUTES} is {0:?}, but must be read-write or primary: the sidecar writes, so it uses the primary only"
-    )]
-    Attributes(String),
+    /// A server of another role is asked for.
+    #[error("{ATTRIBUTES} is {value:?}, but must be {}", either(.allowed))]
+    Attributes {
+        /// The value.
+        value: String,
+        /// The allowed values.
+        allowed: &'static [&'static str],
+    },
+}
+
+fn either(values: &[&str]) -> String {
+    values.join(" or ")
 }
 
 /// Returns the options of sessions, for each host of a URL.
-pub(super) fn parse(url: &str) -> Result<Vec<PgConnectOptions>, UrlError> {
+pub(super) fn parse(
+    url: &str,
+    attributes: &'static [&'static str],
+) -> Result<Vec<PgConnectOptions>, UrlError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return Ok(vec![PgConnectOptions::from_str(url)?]);
     };
@@ -74,8 +85,13 @@ pub(super) fn parse(url: &str) -> Result<Vec<PgConnectOptions>, UrlError> {
     for parameter in query.split('&').filter(|it| !it.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match name {
-            ATTRIBUTES if OF_PRIMARY.contains(&value) => {}
-            ATTRIBUTES => return Err(UrlError::Attributes(value.to_owned())),
+            ATTRIBUTES if attributes.contains(&value) => {}
+            ATTRIBUTES => {
+                return Err(UrlError::Attributes {
+                    value: value.to_owned(),
+                    allowed: attributes,
+                });
+            }
             "host" | "hostaddr" => {
                 hosts = value.split(',').collect();
                 named = Some(name);
@@ -148,7 +164,7 @@ mod tests {
 
     /// The hosts and ports of a URL; the directory of a socket instead of a host.
     fn servers(url: &str) -> Vec<String> {
-        let hosts = parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        let hosts = parse(url, &OF_PRIMARY).unwrap_or_else(|error| panic!("{url}: {error}"));
         let hosts = hosts.iter().map(|host| match host.get_socket() {
             Some(socket) => socket.display().to_string(),
             None => format!("{}:{}", host.get_host(), host.get_port()),
@@ -194,7 +210,7 @@ mod tests {
     fn all_hosts_share_the_rest() {
         let url = "postgres://me:p%40w@h1,h2/links?target_session_attrs=read-write&sslmode=require\
                    &application_name=x#y";
-        for host in parse(url).expect("a URL") {
+        for host in parse(url, &OF_PRIMARY).expect("a URL") {
             assert_eq!(host.get_username(), "me");
             assert_eq!(host.get_database(), Some("links"));
             assert_eq!(host.get_application_name(), Some("x"));
@@ -238,7 +254,7 @@ mod tests {
             ("postgres://u:secret@h1,h 2/links", "invalid"),
             ("postgres://u:secret@h1/links?sslmode=secure", "\"secure\""),
         ] {
-            let said = parse(url).expect_err(url).to_string();
+            let said = parse(url, &OF_PRIMARY).expect_err(url).to_string();
             assert!(said.contains(expected), "{url}: {said}");
             assert!(!said.contains("secret"), "{url}: {said}");
         }

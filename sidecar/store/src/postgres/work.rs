@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use shortlink_core::codes::numbering::Numbering;
 use sqlx::Connection;
 
-use super::PostgresStore;
 use super::session::is_transient;
+use super::{PostgresStore, Reads};
 use crate::creation::begins_anew;
 use crate::db::Db;
 use crate::tx::Work;
@@ -17,6 +17,33 @@ use crate::tx::Work;
 const MAX_ATTEMPTS: u32 = 4;
 
 impl PostgresStore {
+    /// Reads on a server that may answer.
+    pub(crate) fn read<'a>(
+        &'a self,
+        numbering: &'a Numbering,
+        operation: &'static str,
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        match &self.reads {
+            Reads::Primary => self.perform(numbering, operation, work, false),
+            Reads::Replica(replica) => replica.read(numbering, work),
+            Reads::ReplicaFirst(replica) if replica.is_promising() => Box::pin(async move {
+                match replica.read(numbering, work).await {
+                    Ok(()) => Ok(()),
+                    Err(error) => {
+                        tracing::debug!(
+                            error = &error as &dyn std::error::Error,
+                            operation,
+                            "the primary is read, since the replica has not answered"
+                        );
+                        self.perform(numbering, operation, work, false).await
+                    }
+                }
+            }),
+            Reads::ReplicaFirst(_) => self.perform(numbering, operation, work, false),
+        }
+    }
+
     /// Does something, and again when the server has undone it.
     pub(crate) fn perform<'a>(
         &'a self,
