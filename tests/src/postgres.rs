@@ -22,8 +22,24 @@ impl Postgres {
     /// # Panics
     /// When there is no PostgreSQL, or it does not start.
     pub fn start(directory: &Path) -> Self {
-        let output = script().arg("init").arg(directory).output();
-        let output = output.expect("scripts/test-postgres can be run");
+        Self::make(directory, script().arg("init").arg(directory))
+    }
+
+    /// Makes a replica of this server in `directory` and starts it.
+    ///
+    /// # Panics
+    /// When it can't be made, or does not start.
+    pub fn replica(&self, directory: &Path) -> Self {
+        let mut command = script();
+        command
+            .arg("copy")
+            .arg(directory)
+            .arg(self.port.to_string());
+        Self::make(directory, &mut command)
+    }
+
+    fn make(directory: &Path, command: &mut Command) -> Self {
+        let output = command.output().expect("scripts/test-postgres can be run");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         let mut postgres = Self {
@@ -54,7 +70,9 @@ impl Postgres {
         let mut process = Process::start("postgres", &command, &log);
         process.wait_ready(|| {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            said.contains("database system is ready to accept connections")
+            let states = ["connections", "read-only connections"];
+            let ready = |state| format!("database system is ready to accept {state}");
+            states.map(ready).iter().any(|it| said.contains(it))
         });
         self.process = Some(process);
     }

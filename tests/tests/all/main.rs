@@ -62,6 +62,7 @@ mod postgres;
 mod protocols;
 mod redirects;
 mod reload;
+mod replica;
 mod run;
 mod schemathesis;
 mod secured_publishing;

@@ -418,3 +418,112 @@ async fn look_at(pool: &Pool) -> Result<(Instant, Position), sqlx::Error> {
     let looked = timeout(LOOK_LIMIT, look).await;
     looked.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_LAG: Duration = Duration::from_secs(10);
+
+    fn position(timeline: i64, lsn: i64) -> Position {
+        Position {
+            line: Line {
+                system: 1,
+                timeline,
+            },
+            lsn,
+        }
+    }
+
+    /// Adds a sample of the present moment.
+    fn sample(samples: &mut Samples, lsn: i64) {
+        samples.add(Sample {
+            at: Instant::now(),
+            position: position(1, lsn),
+        });
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    fn refusal(samples: &Samples, position: Position, used: Use) -> Option<Refusal> {
+        samples.check(position, MAX_LAG, used).err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_is_as_old_as_the_last_sample_that_it_has() {
+        let mut samples = Samples::default();
+        let used = Use::Listings;
+        assert!(matches!(
+            refusal(&samples, position(1, 5), used),
+            Some(Refusal::Late)
+        ));
+        sample(&mut samples, 5);
+        pass(8).await;
+        sample(&mut samples, 7);
+        assert!(refusal(&samples, position(1, 5), used).is_none());
+        assert!(matches!(
+            refusal(&samples, position(1, 4), used),
+            Some(Refusal::Late)
+        ));
+        for timeline in [0, 2] {
+            let elsewhere = position(timeline, 9);
+            assert!(matches!(
+                refusal(&samples, elsewhere, used),
+                Some(Refusal::Late)
+            ));
+        }
+        pass(3).await;
+        assert!(matches!(
+            refusal(&samples, position(1, 6), used),
+            Some(Refusal::Late)
+        ));
+        assert!(refusal(&samples, position(1, 7), used).is_none());
+        // Nothing was written: the replica is as new as ever.
+        pass(60).await;
+        sample(&mut samples, 7);
+        assert!(refusal(&samples, position(1, 7), used).is_none());
+        assert_eq!(samples.all.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_primary_the_watermark_proves_what_a_replica_has() {
+        let mut samples = Samples::default();
+        let used = Use::Visitors;
+        sample(&mut samples, 5);
+        pass(11).await;
+        sample(&mut samples, 9);
+        samples.note_watermark(Instant::now(), Some((1, 40)));
+        pass(2).await;
+        samples.note_watermark(Instant::now(), Some((1, 41)));
+        let current = position(1, 9);
+        assert!(refusal(&samples, current, used).is_none());
+        // It had fallen behind before the primary went away.
+        assert!(matches!(
+            refusal(&samples, position(1, 5), used),
+            Some(Refusal::Late)
+        ));
+        pass(600).await;
+        assert!(matches!(
+            refusal(&samples, current, used),
+            Some(Refusal::Unproven)
+        ));
+        assert!(matches!(
+            refusal(&samples, current, Use::Listings),
+            Some(Refusal::Late)
+        ));
+        for (watermark, is_proof) in [
+            (Some((1, 41)), true),
+            (Some((1, 42)), false),
+            (Some((2, 0)), false),
+            (Some((1, 7)), true),
+            (None, true),
+        ] {
+            samples.note_watermark(Instant::now(), watermark);
+            let refused = refusal(&samples, current, used);
+            assert_eq!(refused.is_none(), is_proof, "{watermark:?}");
+            assert!(is_proof || matches!(refused, Some(Refusal::Overtaken)));
+        }
+    }
+}
