@@ -348,9 +348,8 @@ impl Settings {
         check_replica_url(&url).map_err(|error| anyhow!("{key}: {error}"))?;
         Ok(Some(ReplicaOptions {
             url: url.into(),
-            max_lag: Duration::from_secs(max_lag),
             known_servers: KnownServers::default(),
-            state: ReplicaState::default(),
+            state: ReplicaState::new(Duration::from_secs(max_lag)),
         }))
     }
 

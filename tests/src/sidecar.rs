@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -186,6 +187,18 @@ impl Sidecar {
         let text = fs::read_to_string(&self.config).expect("a configuration");
         assert!(text.contains(from), "the configuration has no {from:?}");
         fs::write(&self.config, text.replace(from, to)).expect("a configuration");
+    }
+
+    /// Starts it again with a replica of its database.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn read_from(&mut self, url: &str, max_lag: Duration) {
+        let seconds = max_lag.as_secs();
+        let settings = format!("replica_url = \"{url}\"\nreplica_max_lag_s = {seconds}\n[redis]");
+        self.edit_config("[redis]", &settings);
+        self.stop();
+        self.start_again();
     }
 
     /// Lets it write no file further than `bytes`, as a disk that is full would; `None` ends that.

@@ -240,6 +240,9 @@ fn replica(app: &App, text: &mut Text) {
     metrics! { text;
         gauge "shortlink_replica_up", "Whether the replica of the database responds: 1 or 0."
             = u8::from(standing.is_up);
+        gauge "shortlink_replica_max_lag_seconds",
+            "Age of the replica's data from which it is not read (database.replica_max_lag_s), in seconds."
+            = replica.max_lag().as_secs_f64();
         counter "shortlink_replica_reads_total",
             "Database operations that the replica has performed, by use: listings (and exports and statistics) or visitors.",
             |samples| {

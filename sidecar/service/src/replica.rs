@@ -18,7 +18,6 @@ pub const EVERY: Duration = Duration::from_millis(500);
 pub struct WatchReplica {
     watch: ReplicaWatch,
     publisher: Arc<dyn Publisher>,
-    max_lag: Duration,
     /// The outcome of the last look; `None` before the first.
     was_usable: Option<bool>,
     primary_was_away: bool,
@@ -26,11 +25,10 @@ pub struct WatchReplica {
 
 impl WatchReplica {
     /// Begins without knowledge.
-    pub fn new(watch: ReplicaWatch, publisher: Arc<dyn Publisher>, max_lag: Duration) -> Self {
+    pub fn new(watch: ReplicaWatch, publisher: Arc<dyn Publisher>) -> Self {
         Self {
             watch,
             publisher,
-            max_lag,
             was_usable: None,
             primary_was_away: false,
         }
@@ -48,8 +46,9 @@ impl WatchReplica {
             }
         }
         // Without the primary nothing is known of the lag.
-        let lag = self.watch.state().standing().lag;
-        let is_late = !is_away && lag.is_none_or(|lag| lag > self.max_lag);
+        let state = self.watch.state();
+        let lag = state.standing().lag;
+        let is_late = !is_away && lag.is_none_or(|lag| lag > state.max_lag());
         let is_usable = looked.is_ok() && !is_late;
         if self.was_usable.replace(is_usable) == Some(is_usable) {
             return;

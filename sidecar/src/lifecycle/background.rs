@@ -127,14 +127,9 @@ impl Starter<'_> {
 
     /// Starts the watch over the replica of the database.
     fn start_replica(&self) -> anyhow::Result<()> {
-        let options = &self.parts.config.database;
-        let watch = ReplicaWatch::new(options)?;
-        if let (Some(watch), Some(replica)) = (watch, &options.replica) {
+        if let Some(watch) = ReplicaWatch::new(&self.parts.config.database)? {
             let publisher = Arc::clone(&self.parts.publisher);
-            self.run(
-                WatchReplica::new(watch, publisher, replica.max_lag),
-                replica::EVERY,
-            );
+            self.run(WatchReplica::new(watch, publisher), replica::EVERY);
         }
         Ok(())
     }

@@ -29,14 +29,8 @@ impl Replicated {
         let primary = Postgres::start(&directory.path().join("primary"));
         let mut stack = Stack::on(&primary);
         let replica = primary.replica(&directory.path().join("replica"));
-        let settings = format!(
-            "replica_url = \"{}?target_session_attrs=standby\"\nreplica_max_lag_s = {}\n[redis]",
-            replica.url(),
-            MAX_LAG.as_secs()
-        );
-        stack.sidecar.edit_config("[redis]", &settings);
-        stack.sidecar.stop();
-        stack.sidecar.start_again();
+        let url = format!("{}?target_session_attrs=standby", replica.url());
+        stack.sidecar.read_from(&url, MAX_LAG);
         let replicated = Self {
             stack,
             primary,

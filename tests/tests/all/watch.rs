@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use shortlink_tests::clickhouse::ClickHouse;
 use shortlink_tests::http;
 use shortlink_tests::metrics::{Metric, Page, matchers};
+use shortlink_tests::postgres::Postgres;
 use shortlink_tests::stack::{Stack, StackOptions, directory};
 use shortlink_tests::wait::{SOON, eventually, until};
 use shortlink_tests::workspace;
@@ -103,8 +105,10 @@ fn dashboard() -> Value {
 fn pages() -> (Page, Page) {
     let directory = directory();
     let clickhouse = ClickHouse::start(directory.path());
-    let stack = Stack::with(&StackOptions {
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let mut stack = Stack::with(&StackOptions {
         sidecar: format!("[visits]\nclickhouse = \"{}\"\n", clickhouse.url()),
+        database: Some(postgres.url()),
         nginx: shortlink_tests::nginx::NginxOptions {
             replace: vec![(
                 "shortlink_visits on",
@@ -114,6 +118,8 @@ fn pages() -> (Page, Page) {
         },
         ..StackOptions::default()
     });
+    // The primary may be its own replica.
+    (stack.sidecar).read_from(&postgres.url(), Duration::from_secs(10));
     let code = stack.link("https://example.com/");
     for _ in 0..5 {
         assert_eq!(stack.follow(&code).status, 302);
@@ -132,6 +138,7 @@ fn pages() -> (Page, Page) {
             "shortlink_visit_queue_age_seconds",
             "shortlink_codes_used",
             "shortlink_outbox_waiting",
+            "shortlink_replica_lag_seconds",
         ]
         .iter()
         .all(|name| names.contains(name));

@@ -88,7 +88,7 @@ async fn answering(options: &StoreOptions) -> Vec<Finding> {
 
 /// Findings on the replica of the database, if it has one.
 async fn replica(options: &StoreOptions) -> Option<Finding> {
-    let max_lag = options.replica.as_ref()?.max_lag;
+    let max_lag = options.replica.as_ref()?.state.max_lag();
     let watch = ReplicaWatch::new(options).ok()??;
     let begun = Instant::now();
     let finding = loop {

@@ -57,8 +57,6 @@ const POSITION: &str = "SELECT system_identifier, \
 pub struct ReplicaOptions {
     /// URL of one or several servers. Secret, since it can contain a password.
     pub url: SecretString,
-    /// The age of its data from which it answers nothing.
-    pub max_lag: Duration,
     /// Knowledge of this process about the servers of the URL.
     pub known_servers: KnownServers,
     /// Knowledge of this process about the replica's age.
@@ -66,11 +64,12 @@ pub struct ReplicaOptions {
 }
 
 /// Knowledge of this process about a replica. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplicaState(Arc<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
+    max_lag: Duration,
     samples: Mutex<Samples>,
     /// The last attempt to sample the primary failed.
     primary_is_away: AtomicBool,
@@ -142,6 +141,23 @@ pub struct ReplicaStanding {
 }
 
 impl ReplicaState {
+    /// Begins without knowledge. Data of a greater age than `max_lag` are not read.
+    pub fn new(max_lag: Duration) -> Self {
+        Self(Arc::new(Known {
+            max_lag,
+            samples: Mutex::default(),
+            primary_is_away: AtomicBool::new(false),
+            held: Mutex::default(),
+            listings: AtomicU64::new(0),
+            visitors: AtomicU64::new(0),
+        }))
+    }
+
+    /// The greatest age of data that are read.
+    pub fn max_lag(&self) -> Duration {
+        self.0.max_lag
+    }
+
     /// What is known of the replica.
     pub fn standing(&self) -> ReplicaStanding {
         let held = *self.0.held.lock();
@@ -208,20 +224,24 @@ impl Samples {
     }
 
     /// Checks that a replica at a position may answer.
-    fn check(&self, position: Position, max_lag: Duration, used: Use) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        position: Position,
+        max_lag: Duration,
+        used: Use,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let (Some(held), Some(newest)) = (self.held(position), self.all.back()) else {
             return Err(Refusal::Late);
         };
-        if held.at.elapsed() <= max_lag {
+        if now - held.at <= max_lag {
             return Ok(());
         }
         // The primary was away since; the replica had fallen behind already.
         if used == Use::Listings || newest.at - held.at > max_lag {
             return Err(Refusal::Late);
         }
-        let fresh = self
-            .watermark
-            .filter(|(at, _)| at.elapsed() <= WATERMARK_AGE);
+        let fresh = self.watermark.filter(|(at, _)| now - *at <= WATERMARK_AGE);
         match (fresh, self.settled) {
             (Some((_, watermark)), Some(settled)) if watermark <= settled => Ok(()),
             (Some(_), Some(_)) => Err(Refusal::Overtaken),
@@ -234,7 +254,6 @@ impl Samples {
 #[derive(Debug)]
 pub(super) struct Replica {
     pool: Pool,
-    max_lag: Duration,
     state: ReplicaState,
     limit: Duration,
     used: Use,
@@ -253,7 +272,6 @@ impl Replica {
         };
         Ok(Self {
             pool: Pool::new(session::replicas(&options, replica)?, &options),
-            max_lag: replica.max_lag,
             state: replica.state.clone(),
             limit: session::limit(&options),
             used,
@@ -264,7 +282,7 @@ impl Replica {
     pub(super) fn is_promising(&self) -> bool {
         let held = *self.state.0.held.lock();
         held.flatten()
-            .is_some_and(|at| at.elapsed() <= self.max_lag)
+            .is_some_and(|at| at.elapsed() <= self.state.max_lag())
     }
 
     /// Runs a read, on a session whose server has just proved that it may answer.
@@ -290,12 +308,9 @@ impl Replica {
                     return failed;
                 }
             };
-            let admitted = self
-                .state
-                .0
-                .samples
-                .lock()
-                .check(position, self.max_lag, self.used);
+            let now = Instant::now();
+            let admitted =
+                (self.state.0.samples.lock()).check(position, self.state.max_lag(), self.used, now);
             if let Err(refusal) = admitted {
                 // Another server may be further.
                 session.end(&match self.pool.servers.has_others() {
@@ -420,110 +435,4 @@ async fn look_at(pool: &Pool) -> Result<(Instant, Position), sqlx::Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAX_LAG: Duration = Duration::from_secs(10);
-
-    fn position(timeline: i64, lsn: i64) -> Position {
-        Position {
-            line: Line {
-                system: 1,
-                timeline,
-            },
-            lsn,
-        }
-    }
-
-    /// Adds a sample of the present moment.
-    fn sample(samples: &mut Samples, lsn: i64) {
-        samples.add(Sample {
-            at: Instant::now(),
-            position: position(1, lsn),
-        });
-    }
-
-    async fn pass(seconds: u64) {
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-    }
-
-    fn refusal(samples: &Samples, position: Position, used: Use) -> Option<Refusal> {
-        samples.check(position, MAX_LAG, used).err()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_replica_is_as_old_as_the_last_sample_that_it_has() {
-        let mut samples = Samples::default();
-        let used = Use::Listings;
-        assert!(matches!(
-            refusal(&samples, position(1, 5), used),
-            Some(Refusal::Late)
-        ));
-        sample(&mut samples, 5);
-        pass(8).await;
-        sample(&mut samples, 7);
-        assert!(refusal(&samples, position(1, 5), used).is_none());
-        assert!(matches!(
-            refusal(&samples, position(1, 4), used),
-            Some(Refusal::Late)
-        ));
-        for timeline in [0, 2] {
-            let elsewhere = position(timeline, 9);
-            assert!(matches!(
-                refusal(&samples, elsewhere, used),
-                Some(Refusal::Late)
-            ));
-        }
-        pass(3).await;
-        assert!(matches!(
-            refusal(&samples, position(1, 6), used),
-            Some(Refusal::Late)
-        ));
-        assert!(refusal(&samples, position(1, 7), used).is_none());
-        // Nothing was written: the replica is as new as ever.
-        pass(60).await;
-        sample(&mut samples, 7);
-        assert!(refusal(&samples, position(1, 7), used).is_none());
-        assert_eq!(samples.all.len(), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_the_primary_the_watermark_proves_what_a_replica_has() {
-        let mut samples = Samples::default();
-        let used = Use::Visitors;
-        sample(&mut samples, 5);
-        pass(11).await;
-        sample(&mut samples, 9);
-        samples.note_watermark(Instant::now(), Some((1, 40)));
-        pass(2).await;
-        samples.note_watermark(Instant::now(), Some((1, 41)));
-        let current = position(1, 9);
-        assert!(refusal(&samples, current, used).is_none());
-        // It had fallen behind before the primary went away.
-        assert!(matches!(
-            refusal(&samples, position(1, 5), used),
-            Some(Refusal::Late)
-        ));
-        pass(600).await;
-        assert!(matches!(
-            refusal(&samples, current, used),
-            Some(Refusal::Unproven)
-        ));
-        assert!(matches!(
-            refusal(&samples, current, Use::Listings),
-            Some(Refusal::Late)
-        ));
-        for (watermark, is_proof) in [
-            (Some((1, 41)), true),
-            (Some((1, 42)), false),
-            (Some((2, 0)), false),
-            (Some((1, 7)), true),
-            (None, true),
-        ] {
-            samples.note_watermark(Instant::now(), watermark);
-            let refused = refusal(&samples, current, used);
-            assert_eq!(refused.is_none(), is_proof, "{watermark:?}");
-            assert!(is_proof || matches!(refused, Some(Refusal::Overtaken)));
-        }
-    }
-}
+mod tests;
