@@ -108,7 +108,7 @@ impl Resolver {
         let found = match self.find(&code).await {
             Ok(found) => found,
             Err(error) => {
-                // What the replica shows is not written to Redis: it would stay there longer than its bound.
+                // Nothing of the replica is written to Redis: it would stay there longer than its bound.
                 let Some(replica) = replica.filter(|_| !is_away) else {
                     return Err(error);
                 };

@@ -121,7 +121,7 @@ fn listings_and_statistics_are_read_from_the_replica_while_it_is_current() {
     assert_eq!(stats.status, 200);
     until("statistics are read there", SOON, || reads() > before);
 
-    // What was just written is not in a listing yet, but under its own name.
+    // A new link is not in a listing yet, but is found by its code.
     it.pause();
     let new = it.stack.link(TARGET);
     assert_eq!(it.listed(), [old.clone()]);

@@ -21,7 +21,7 @@ const REPLICA_LIMIT: Duration = Duration::from_millis(1000);
 /// Time limit of Redis.
 const REDIS_LIMIT: Duration = Duration::from_millis(250);
 
-/// The replica, and what tells later changes.
+/// The replica, and the sources of later changes.
 pub struct Replica {
     /// The store on the replica ([`Store::for_visitors`]).
     pub store: Arc<Store>,

@@ -45,7 +45,7 @@ const WATERMARK_AGE: Duration = Duration::from_secs(2);
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
 /// The position of a server in its log. A standby learns a new timeline for certain with its next restart point.
-const POSITION: &str = "SELECT system_identifier, \
+const POSITION: &str = "SELECT pg_is_in_recovery(), system_identifier, \
     CASE WHEN pg_is_in_recovery() THEN greatest((SELECT timeline_id FROM pg_control_checkpoint()), \
     (SELECT min_recovery_end_timeline FROM pg_control_recovery()))::bigint \
     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END, \
@@ -100,7 +100,15 @@ struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     line: Line,
-    pub(super) lsn: i64,
+    lsn: i64,
+    is_standby: bool,
+}
+
+impl Position {
+    /// The position up to which a replica has replayed the log; less than any for a primary, which is to be relieved.
+    pub(super) fn replayed(self) -> i64 {
+        if self.is_standby { self.lsn } else { -1 }
+    }
 }
 
 /// The reads that a replica answers.
@@ -127,7 +135,7 @@ enum Refusal {
     Foreign,
 }
 
-/// What is known of a replica.
+/// The state and the use of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaStanding {
     /// It responds, and is a replica of this database.
@@ -158,7 +166,7 @@ impl ReplicaState {
         self.0.max_lag
     }
 
-    /// What is known of the replica.
+    /// Returns the present knowledge.
     pub fn standing(&self) -> ReplicaStanding {
         let held = *self.0.held.lock();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -237,7 +245,7 @@ impl Samples {
         if now - held.at <= max_lag {
             return Ok(());
         }
-        // The primary was away since; the replica had fallen behind already.
+        // The primary is away since; the replica was late before.
         if used == Use::Listings || newest.at - held.at > max_lag {
             return Err(Refusal::Late);
         }
@@ -343,10 +351,12 @@ impl Replica {
 
 /// Reads the position of a server.
 pub(super) async fn position(connection: &mut PgConnection) -> Result<Position, sqlx::Error> {
-    let (system, timeline, lsn) = sqlx::query_as(POSITION).fetch_one(connection).await?;
+    let position = sqlx::query_as(POSITION).fetch_one(connection);
+    let (is_standby, system, timeline, lsn) = position.await?;
     Ok(Position {
         line: Line { system, timeline },
         lsn,
+        is_standby,
     })
 }
 
@@ -378,7 +388,7 @@ impl ReplicaWatch {
         }))
     }
 
-    /// What is known of the replica.
+    /// Knowledge of the replica.
     pub fn state(&self) -> &ReplicaState {
         &self.state
     }

@@ -73,7 +73,7 @@ pub(super) struct Live {
     /// Unknown if the URL has a single host.
     pub(super) line: Option<Line>,
     pub(super) is_read_only: bool,
-    /// How far it has replayed the log, if it may be a replica.
+    /// The position up to which a replica has replayed the log; less than any for a primary.
     replayed: i64,
 }
 
@@ -282,7 +282,7 @@ impl Servers {
     async fn open(&self, server: usize) -> Result<Live, Refusal> {
         let mut connection = self.hosts[server].connect().await?;
         if self.may_be_replicas {
-            let replayed = replica::position(&mut connection).await?.lsn;
+            let replayed = replica::position(&mut connection).await?.replayed();
             return Ok(Live {
                 connection,
                 server,
@@ -313,7 +313,7 @@ impl Servers {
             server,
             line,
             is_read_only,
-            replayed: 0,
+            replayed: -1,
         };
         self.note(&live)?;
         Ok(live)

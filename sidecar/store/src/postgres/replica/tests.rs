@@ -37,6 +37,7 @@ fn position(timeline: i64, lsn: i64) -> Position {
             timeline,
         },
         lsn,
+        is_standby: true,
     }
 }
 
@@ -76,7 +77,7 @@ fn without_the_primary_the_watermark_proves_what_a_replica_has() {
     }
     let current = position(1, 9);
     assert!(watched.check(15, current, Use::Visitors).is_ok());
-    // It had fallen behind before the primary went away.
+    // It was late before the primary went away.
     let late = watched.check(15, position(1, 5), Use::Visitors);
     assert!(matches!(late, Err(Refusal::Late)));
     let unproven = watched.check(600, current, Use::Visitors);
