@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use secrecy::ExposeSecret;
 use shortlink_core::ended::EndedDays;
 use shortlink_core::visit::address::AddressPolicy;
 use shortlink_enrich::geo::GeoFiles;
@@ -84,7 +85,6 @@ fn the_environment_outranks_the_file_and_the_file_the_defaults() {
 
 #[test]
 fn database_url_outranks_everything_unless_it_is_empty() {
-    use secrecy::ExposeSecret;
     for (value, url) in [
         ("sqlite:other.db", "sqlite:other.db"),
         ("", "sqlite:mine.db"),
@@ -98,6 +98,53 @@ fn database_url_outranks_everything_unless_it_is_empty() {
         )
         .expect("good settings");
         assert_eq!(config.database.url.expose_secret(), url);
+    }
+}
+
+#[test]
+fn a_replica_belongs_to_postgresql() {
+    let primary = "postgres://primary/links";
+    let load = |url, replica, lag| {
+        let variables = [
+            ("DATABASE_URL", url),
+            ("SHORTLINK_DATABASE__REPLICA_URL", replica),
+            ("SHORTLINK_DATABASE__REPLICA_MAX_LAG_S", lag),
+        ];
+        load(None, &variables)
+    };
+    let config = load(primary, "", "10").expect("no replica");
+    assert!(config.database.replica.is_none());
+    let url = "postgres://u:secret@h1,h2:5433/links?target_session_attrs=standby";
+    let config = load(primary, url, "7").expect("a replica");
+    let replica = config.database.replica.expect("a replica");
+    assert_eq!(replica.url.expose_secret(), url);
+    assert_eq!(replica.state.max_lag(), Duration::from_secs(7));
+    for (url, replica, lag, expected) in [
+        ("sqlite:links.db", url, "7", "replica_url must be empty"),
+        (
+            primary,
+            "secret",
+            "7",
+            "must begin with postgres: or postgresql:",
+        ),
+        (
+            primary,
+            "sqlite:secret.db",
+            "7",
+            "must begin with postgres:",
+        ),
+        (
+            primary,
+            "postgres://u:secret@h/links?target_session_attrs=primary",
+            "7",
+            "is \"primary\", but must be any or standby or prefer-standby or read-only",
+        ),
+        (primary, url, "1", "replica_max_lag_s"),
+        (primary, url, "601", "replica_max_lag_s"),
+    ] {
+        let said = load(url, replica, lag).expect_err(replica);
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("secret"), "{said}");
     }
 }
 

@@ -112,9 +112,7 @@ impl Replicated {
 fn listings_and_statistics_are_read_from_the_replica_while_it_is_current() {
     let mut it = Replicated::start();
     let old = it.stack.link(TARGET);
-    until("the replica has the link", SOON, || {
-        it.listed() == [old.clone()]
-    });
+    until("the replica has the link", SOON, || it.listed() == [&*old]);
     let reads = || it.metric("shortlink_replica_reads_total");
     let before = reads();
     let stats = it.stack.api("GET", &format!("/v1/links/{old}/stats"), None);
@@ -124,24 +122,24 @@ fn listings_and_statistics_are_read_from_the_replica_while_it_is_current() {
     // A new link is not in a listing yet, but is found by its code.
     it.pause();
     let new = it.stack.link(TARGET);
-    assert_eq!(it.listed(), [old.clone()]);
+    assert_eq!(it.listed(), [&*old]);
     let found = it.stack.api("GET", &format!("/v1/links/{new}"), None);
     assert_eq!(found.status, 200);
     // Beyond the bound, the primary answers.
     until("the primary answers", SOON, || {
-        it.listed() == [new.clone(), old.clone()]
+        it.listed() == [&*new, &*old]
     });
     assert!(it.metric("shortlink_replica_lag_seconds") > MAX_LAG.as_secs_f64());
     it.resume();
     it.wait_until_current();
     let before = it.metric("shortlink_replica_reads_total");
     until("the replica answers again", SOON, || {
-        assert_eq!(it.listed(), [new.clone(), old.clone()]);
+        assert_eq!(it.listed(), [&*new, &*old]);
         it.metric("shortlink_replica_reads_total") > before
     });
 
     it.replica.kill();
-    assert_eq!(it.listed(), [new.clone(), old.clone()]);
+    assert_eq!(it.listed(), [&*new, &*old]);
     until("the loss shows", SOON, || {
         it.metric("shortlink_replica_up") == 0.0
     });

@@ -17,7 +17,7 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(10);
 
 /// The servers, with the options of every session of the pool.
 pub(super) fn servers(options: &StoreOptions) -> Result<Servers, OpenError> {
-    Ok(limited(patient_servers(options)?, options))
+    Ok(limited(&patient_servers(options)?, options))
 }
 
 /// The servers of a replica, with the same options.
@@ -28,10 +28,10 @@ pub(super) fn replicas(
     let hosts = url::parse(replica.url.expose_secret(), &url::OF_REPLICA)
         .map_err(|source| OpenError::ReplicaUrl { source })?;
     let servers = patient(hosts, &replica.known_servers, options.acquire_timeout);
-    Ok(limited(servers, options).or_replicas())
+    Ok(limited(&servers, options).or_replicas())
 }
 
-fn limited(servers: Servers, options: &StoreOptions) -> Servers {
+fn limited(servers: &Servers, options: &StoreOptions) -> Servers {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     servers.with(&[
         ("statement_timeout", milliseconds(options.statement_timeout)),
