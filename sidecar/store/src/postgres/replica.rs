@@ -31,8 +31,8 @@ use crate::tx::Work;
 /// The most samples: at the usual interval, those of half an hour.
 const MAX_SAMPLES: usize = 4096;
 
-/// Time limit for a session with the replica and its position: a read must not wait for long for what the primary can
-/// answer.
+/// Time limit for a session with the replica, and for its position: a read must not wait for long for what the primary
+/// can answer.
 const CHECK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Time limit for a look at a server.
@@ -300,13 +300,18 @@ impl Replica {
         work: &'a mut dyn Work,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let checked = timeout(CHECK_LIMIT, async {
+            let checked = timeout(CHECK_LIMIT * 2, async {
                 let mut session = self.pool.acquire().await?;
                 let position = position(session.connection()?).await;
                 Ok::<_, sqlx::Error>((session, position))
             });
-            let checked = checked.await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
-            let (mut session, position) = checked.inspect_err(|_| self.fail())?;
+            let checked = checked.await.unwrap_or_else(|_elapsed| Err(timed_out()));
+            let (mut session, position) = checked.inspect_err(|error| {
+                // While all sessions are in use, the replica works.
+                if !matches!(error, sqlx::Error::PoolTimedOut) {
+                    self.fail();
+                }
+            })?;
             let position = match position {
                 Ok(position) => position,
                 Err(error) => {
@@ -329,8 +334,7 @@ impl Replica {
             }
             let mut db = Db::postgres(session.connection()?, numbering);
             let outcome = timeout(self.limit, work.run(&mut db)).await;
-            let outcome = outcome
-                .unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+            let outcome = outcome.unwrap_or_else(|_elapsed| Err(timed_out()));
             session.end(&outcome);
             if outcome.is_ok() {
                 self.state.count(self.used);
@@ -347,6 +351,10 @@ impl Replica {
     pub(super) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+fn timed_out() -> sqlx::Error {
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 /// Reads the position of a server.
