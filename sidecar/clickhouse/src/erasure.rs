@@ -4,7 +4,9 @@ use clickhouse::query::Query;
 use clickhouse::{Client, Row};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use shortlink_core::ports::Dimension;
 
+use crate::statistics::column;
 use crate::{Batch, ClickHouse, Fault, LinkCount, MUTATION_PATIENCE};
 
 /// Visits that are to be erased.
@@ -27,6 +29,51 @@ pub enum ErasureOf {
     Campaign(i64),
 }
 
+/// The visits of an erasure, before it.
+#[derive(Clone, Debug, Default)]
+pub struct Erased {
+    /// Their number.
+    pub visits: u64,
+    /// The number of hourly counts of their links.
+    pub counts: u64,
+    /// Their values in the dimensions of counts, without those that are not known.
+    pub values: Vec<ErasedValue>,
+    /// The campaigns (0 without one) and days of their visitors.
+    pub days: Vec<(i64, i64)>,
+}
+
+/// Visits of an erasure that are counted together.
+#[derive(Clone, Debug)]
+pub struct ErasedValue {
+    /// The dimension.
+    pub dimension: Dimension,
+    /// Their campaign, or 0.
+    pub campaign: i64,
+    /// Their hour, counted since 1970.
+    pub hour: i64,
+    /// The name of their class.
+    pub class: String,
+    /// Their value.
+    pub value: String,
+    /// Their number.
+    pub visits: u64,
+}
+
+#[derive(Row, Deserialize)]
+struct Value {
+    campaign: i64,
+    hour: i64,
+    class: String,
+    value: String,
+    visits: u64,
+}
+
+#[derive(Row, Deserialize)]
+struct People {
+    campaign: i64,
+    day: i64,
+}
+
 #[derive(Row, Deserialize)]
 struct Number {
     number: u64,
@@ -45,22 +92,20 @@ const HOUR_MS: i64 = 60 * 60 * 1000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 impl Erasure {
-    /// A statement on visits that ends with the condition of those that are erased.
-    fn of_visits(&self, client: &Client, begin: &str) -> Query {
-        match &self.of {
-            ErasureOf::Links(codes) => client
-                .query(&format!(
-                    "{begin} code IN ? AND at <= fromUnixTimestamp64Milli(?, 'UTC')"
-                ))
-                .bind(codes)
-                .bind(self.until),
-            ErasureOf::Campaign(id) => client
-                .query(&format!(
-                    "{begin} campaign = ? AND at <= fromUnixTimestamp64Milli(?, 'UTC')"
-                ))
-                .bind(id)
-                .bind(self.until),
-        }
+    /// A statement on visits with the condition of those that are erased between its parts.
+    fn of_visits(&self, client: &Client, begin: &str, end: &str) -> Query {
+        let of = match &self.of {
+            ErasureOf::Links(_) => "code IN ?",
+            ErasureOf::Campaign(_) => "campaign = ?",
+        };
+        let query = client.query(&format!(
+            "{begin} {of} AND at <= fromUnixTimestamp64Milli(?, 'UTC') {end}"
+        ));
+        let query = match &self.of {
+            ErasureOf::Links(codes) => query.bind(codes),
+            ErasureOf::Campaign(id) => query.bind(id),
+        };
+        query.bind(self.until)
     }
 
     /// A statement on counts that ends with the condition of those up to the hour of the erasure.
@@ -92,23 +137,67 @@ impl ClickHouse {
             .await
     }
 
-    /// Counts the visits of an erasure, and the hours of links that are counted apart.
+    /// Counts the visits of an erasure, also by their values in some dimensions, and the hours of links that are counted
+    /// apart.
     ///
     /// # Errors
     /// When they can't be counted.
-    pub async fn count_erased(&self, erasure: &Erasure) -> Result<(u64, u64), Fault> {
+    pub async fn count_erased(
+        &self,
+        erasure: &Erasure,
+        dimensions: &[Dimension],
+    ) -> Result<Erased, Fault> {
         let client = self.database().await?;
         let visits = "SELECT count() AS number FROM visits FINAL WHERE";
-        let visits = self.number(erasure.of_visits(&client, visits)).await?;
-        let ErasureOf::Links(codes) = &erasure.of else {
-            return Ok((visits, 0));
+        let mut erased = Erased {
+            visits: self.number(erasure.of_visits(&client, visits, "")).await?,
+            ..Erased::default()
         };
-        let hours = "SELECT uniqExact(code, toStartOfHour(at), class) AS number \
-             FROM visit_counts FINAL WHERE";
-        let hours = self
-            .number(erasure.of_counts(&client, hours, codes))
-            .await?;
-        Ok((visits, hours))
+        if erased.visits > 0 {
+            self.find_values(&client, (erasure, dimensions), &mut erased)
+                .await?;
+        }
+        if let ErasureOf::Links(codes) = &erasure.of {
+            let hours = "SELECT uniqExact(code, toStartOfHour(at), class) AS number \
+                 FROM visit_counts FINAL WHERE";
+            let hours = erasure.of_counts(&client, hours, codes);
+            erased.counts = self.number(hours).await?;
+        }
+        Ok(erased)
+    }
+
+    async fn find_values(
+        &self,
+        client: &Client,
+        (erasure, dimensions): (&Erasure, &[Dimension]),
+        erased: &mut Erased,
+    ) -> Result<(), Fault> {
+        for &dimension in dimensions {
+            let column = column(dimension);
+            let begin = format!(
+                "SELECT campaign, intDiv(toUnixTimestamp64Milli(at), {HOUR_MS}) AS hour, \
+                 toString(class) AS class, toString({column}) AS value, count() AS visits \
+                 FROM visits FINAL WHERE toString({column}) != '' AND"
+            );
+            let end = "GROUP BY campaign, hour, class, value";
+            let rows = self.rows::<Value>(erasure.of_visits(client, &begin, end));
+            let values = rows.await?.into_iter().map(|it| ErasedValue {
+                dimension,
+                campaign: it.campaign,
+                hour: it.hour,
+                class: it.class,
+                value: it.value,
+                visits: it.visits,
+            });
+            erased.values.extend(values);
+        }
+        let begin = format!(
+            "SELECT DISTINCT campaign, intDiv(toUnixTimestamp64Milli(at), {DAY_MS}) AS day \
+             FROM visits FINAL WHERE class = 'human' AND visitor IS NOT NULL AND"
+        );
+        let days = self.rows::<People>(erasure.of_visits(client, &begin, ""));
+        erased.days = days.await?.iter().map(|it| (it.campaign, it.day)).collect();
+        Ok(())
     }
 
     async fn number(&self, query: Query) -> Result<u64, Fault> {
@@ -126,7 +215,7 @@ impl ClickHouse {
     pub async fn erase(&self, erasure: &Erasure, has_visits: bool) -> Result<(), Fault> {
         let client = self.database().await?;
         if has_visits {
-            let delete = erasure.of_visits(&client, "ALTER TABLE visits DELETE WHERE");
+            let delete = erasure.of_visits(&client, "ALTER TABLE visits DELETE WHERE", "");
             self.mutate(delete).await?;
         }
         let ErasureOf::Links(codes) = &erasure.of else {

@@ -24,7 +24,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 pub use columns::Columns;
-pub use erasure::{Erasure, ErasureOf};
+pub use erasure::{Erased, ErasedValue, Erasure, ErasureOf};
 pub use fault::Fault;
 pub use insertion::{Batch, LinkCount};
 pub use rows::VisitRow;

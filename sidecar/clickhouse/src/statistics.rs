@@ -63,7 +63,7 @@ fn moment(ms: i64) -> Timestamp {
 }
 
 /// The column of a dimension.
-fn column(dimension: Dimension) -> &'static str {
+pub(crate) fn column(dimension: Dimension) -> &'static str {
     match dimension {
         Dimension::Total => "''",
         Dimension::Domain => "host",

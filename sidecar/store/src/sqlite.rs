@@ -41,6 +41,9 @@ pub struct SqliteStore {
     pub(super) writer: Writer,
 }
 
+/// SQLite overwrites what it moves or deletes within a page: a copy in an unused part of the page would outlive an erasure.
+pub(crate) const CLEAN: &str = "FAST";
+
 impl SqliteStore {
     /// Opens the file, whose schema must be the one that this program was built with.
     ///
@@ -57,6 +60,7 @@ impl SqliteStore {
             return Err(OpenError::Missing { path });
         }
         let writing = options.clone().pragma("cache_size", WRITER_CACHE);
+        let writing = writing.pragma("secure_delete", CLEAN);
         let mut connection = writing.connect().await.map_err(cannot_open)?;
         schema::check(&mut connection).await?;
         let is_finished = adoption::is_finished(&mut connection).await;

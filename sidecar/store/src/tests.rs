@@ -8,6 +8,7 @@ mod chunks;
 mod clickhouse;
 mod clicks;
 mod domains;
+mod erased_values;
 mod erasure;
 mod exports;
 pub(super) mod keys;

@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod clicks;
 mod counts;
 mod day_keys;
+mod erased;
 pub(crate) mod erasing;
 pub(crate) mod erasure;
 mod export;

@@ -53,6 +53,8 @@ fn was_let_in_until_the_end(seed: &str) -> bool {
         &address,
         "--header",
         &header,
+        "--header",
+        "X-Shortlink-Base: https://s.example.com",
         "--seed",
         seed,
         "--max-examples",

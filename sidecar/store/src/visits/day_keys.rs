@@ -5,6 +5,7 @@ use jiff::civil::Date;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::visitor::{DayKey, DayKeys};
 
+use super::erasure::overwrite;
 use crate::sql::sql;
 use crate::value::{Row, args};
 use crate::{Scheme, Store};
@@ -52,11 +53,9 @@ impl DayKeys for Store {
                     }
                     return Ok(destroyed);
                 }
-                // Deleted bytes are overwritten; else they would stay in the file until something
-                // else takes their place.
-                db.run(sql!("PRAGMA secure_delete = ON"), &[]).await?;
+                overwrite(db, true).await?;
                 let destroyed = db.run(delete, args![before]).await;
-                db.run(sql!("PRAGMA secure_delete = OFF"), &[]).await?;
+                overwrite(db, false).await?;
                 destroyed
             })
         })

@@ -3,10 +3,11 @@
 //! The transaction of a job's step stores what is to be erased. It is then counted and erased outside of transactions,
 //! after all batches that were stored before; each part can be repeated. The job's next step takes the result.
 
-use shortlink_clickhouse::{ClickHouse, Erasure, ErasureOf};
+use shortlink_clickhouse::{ClickHouse, Erased as ErasedInClickHouse, Erasure, ErasureOf};
 use shortlink_core::bulk::Erased;
 use shortlink_core::ports::StoreError;
 
+use super::erased::{DIMENSIONS, Erased as ErasedCounts};
 use super::sink::asked;
 use crate::Store;
 use crate::db::Db;
@@ -97,15 +98,13 @@ impl Store {
             let visits = match step.visits {
                 Some(visits) => visits,
                 None => {
-                    let counted = sink.count_erased(&step.erasure).await;
-                    let (visits, counts) = asked(operation, counted)?;
-                    // Not after another process has counted and perhaps erased them.
-                    let sql = sql!(
-                        "UPDATE visit_erasing SET visits = $2, counts = $3 \
-                         WHERE job_id = $1 AND is_done = 0 AND visits IS NULL"
-                    );
-                    let values = args![step.job, visits, counts];
-                    self.run(operation, sql, values).await?;
+                    let found = sink.count_erased(&step.erasure, &DIMENSIONS).await;
+                    let found = asked(operation, found)?;
+                    let visits = found.visits;
+                    self.run_tx(operation, (step.job, found), |db, (job, found)| {
+                        Box::pin(note(db, *job, found))
+                    })
+                    .await?;
                     visits
                 }
             };
@@ -115,4 +114,20 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Notes how much a step erases, and takes it out of the counts in SQL; nothing after another process has done so, and has
+/// perhaps erased the visits.
+async fn note(db: &mut Db<'_>, job: i64, found: &ErasedInClickHouse) -> Result<(), sqlx::Error> {
+    let sql = sql!(
+        "UPDATE visit_erasing SET visits = $2, counts = $3 \
+         WHERE job_id = $1 AND is_done = 0 AND visits IS NULL"
+    );
+    if db.run(sql, args![job, found.visits, found.counts]).await? == 0 {
+        return Ok(());
+    }
+    let counts = ErasedCounts::of_clickhouse(found).take_out(db).await?;
+    let sql = sql!("UPDATE visit_erasing SET counts = counts + $2 WHERE job_id = $1");
+    db.run(sql, args![job, counts]).await?;
+    Ok(())
 }

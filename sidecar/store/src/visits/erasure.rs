@@ -13,6 +13,7 @@ use vocabulary::Code;
 
 use super::agents::note_agents;
 use super::counts::LINK;
+use super::erased::{COLUMNS, Erased as ErasedCounts, ErasedVisit};
 use super::listing::IDS_OF_DAYS;
 use super::{EARLIER, LinkKey, OF_LINKS, clicks};
 use crate::db::Db;
@@ -36,13 +37,14 @@ pub(super) const OF_SOME_LINKS: Sql = sql!(
 pub(super) const OF_A_DAY: Sql = sql!(
     "DELETE FROM visits WHERE id",
     IN_NUMBERS,
-    " AND at >= $2 AND at < $3 RETURNING agent_id"
+    " AND at >= $2 AND at < $3 RETURNING ",
+    COLUMNS
 );
 
 /// Deletes those of a campaign among some visits, which are of the time between two times.
 pub(super) const OF_A_CAMPAIGN: Sql = sql!(
-    "DELETE FROM visits WHERE id > $1 AND id <= $2 AND campaign_id = $3 AND at >= $5 AND at <= $4 \
-     RETURNING agent_id"
+    "DELETE FROM visits WHERE id > $1 AND id <= $2 AND campaign_id = $3 AND at >= $5 AND at <= $4 RETURNING ",
+    COLUMNS
 );
 
 /// The hours in which some links were visited.
@@ -178,11 +180,15 @@ pub(crate) async fn erase_of_links(
             ((day + 1) * DAY_MS).into(),
         ]
     });
-    delete(db, OF_A_DAY, days, now, erased).await?;
-    if found.len() >= VISITS_PER_STEP as usize {
+    let counts = delete(db, OF_A_DAY, days, now, erased).await?;
+    let is_last = found.len() < VISITS_PER_STEP as usize;
+    if is_last {
+        erased.counts += blur(db, &keys, until).await?;
+    }
+    erased.counts += counts.take_out(db).await?;
+    if !is_last {
         return Ok(false);
     }
-    erased.counts += blur(db, &keys, until).await?;
     clicks::recount(db, &keys, until.as_millisecond()).await?;
     Ok(true)
 }
@@ -242,7 +248,8 @@ pub(crate) async fn erase_of_campaign(
     };
     let last_at = last_at.min(until.as_millisecond());
     let values = [after, last, campaign, last_at, first_at].map(Value::from);
-    delete(db, OF_A_CAMPAIGN, [values].into_iter(), now, erased).await?;
+    let counts = delete(db, OF_A_CAMPAIGN, [values].into_iter(), now, erased).await?;
+    erased.counts += counts.take_out(db).await?;
     // Visits that are stored meanwhile do not prolong the walk for ever.
     Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
 }
@@ -270,28 +277,29 @@ async fn begin_of(
 }
 
 /// Deletes visits by a statement, once for each of some lists of values, so that SQLite overwrites them. Notes their
-/// agents.
+/// agents; returns the counts that they are in.
 async fn delete<const N: usize>(
     db: &mut Db<'_>,
     sql: Sql,
     lists: impl Iterator<Item = [Value<'_>; N]>,
     now: Timestamp,
     erased: &mut Erased,
-) -> Result<(), sqlx::Error> {
+) -> Result<ErasedCounts, sqlx::Error> {
     overwrite(db, true).await?;
     let deleted = async {
-        let mut agents: Vec<i64> = Vec::new();
+        let mut visits: Vec<ErasedVisit> = Vec::new();
         for values in lists {
-            let deleted: Vec<i64> = db.all(sql, &values, |row| row.get("agent_id")).await?;
-            agents.extend(deleted);
+            let deleted: Vec<ErasedVisit> = db.all(sql, &values, ErasedVisit::read).await?;
+            visits.extend(deleted);
         }
-        Ok::<_, sqlx::Error>(agents)
+        Ok::<_, sqlx::Error>(visits)
     };
     let deleted = deleted.await;
     overwrite(db, false).await?;
     let deleted = deleted?;
     erased.visits += deleted.len() as u64;
-    let agents: BTreeSet<i64> = deleted.into_iter().collect();
+    let counts = ErasedCounts::of(db, &deleted).await?;
+    let agents: BTreeSet<i64> = deleted.iter().map(|visit| visit.agent).collect();
     let day = now.as_millisecond().div_euclid(DAY_MS);
     let noted = sql!(
         "SELECT count(*) AS noted FROM visit_agent_checks WHERE agent_id",
@@ -303,16 +311,17 @@ async fn delete<const N: usize>(
         .get(noted, args![ids, day], |row| row.get("noted"))
         .await?;
     erased.agents += agents.len() as u64 - noted;
-    note_agents(db, agents, now).await
+    note_agents(db, agents, now).await?;
+    Ok(counts)
 }
 
-/// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their
-/// place.
+/// Has SQLite overwrite all that is deleted: else the bytes stay in free pages of the file until others take their place.
+/// Otherwise it overwrites only in pages that it writes anyway ([`CLEAN`](crate::sqlite::CLEAN)).
 pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Sqlite {
         let sql = match is_on {
             true => sql!("PRAGMA secure_delete = ON"),
-            false => sql!("PRAGMA secure_delete = OFF"),
+            false => sql!("PRAGMA secure_delete = FAST"),
         };
         db.run(sql, &[]).await?;
     }
