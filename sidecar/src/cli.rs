@@ -133,7 +133,7 @@ enum Command {
     ///
     /// Exit codes: 0 done, 1 failed or interrupted, 2 --dry-run has found visits that would change.
     Reclassify(reclassify::ReclassifyArguments),
-    /// Export visits.
+    /// Export visits, or print them as they are stored.
     #[command(subcommand)]
     Visits(VisitsCommand),
     /// Check the configuration of the short domains, or list them as each nginx uses them.
@@ -201,6 +201,9 @@ impl Cli {
                 Command::Domains(DomainsCommand::List { client }) => {
                     return Ok(commands::domains::run(&client).await);
                 }
+                Command::Visits(VisitsCommand::Follow(arguments)) => {
+                    return Ok(commands::follow::run(&arguments).await);
+                }
                 command => command,
             },
         };
@@ -249,10 +252,7 @@ impl Cli {
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
             Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,
-            Command::Visits(command) => {
-                command.run(&config).await?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Visits(command) => command.run(&config).await,
             Command::Domains(command) => command.run(&config).await,
             Command::MakeSampleLinks {
                 count,

@@ -174,7 +174,7 @@ impl ClickHouse {
         }
     }
 
-    /// Reads the first visits behind a number and up to another, at most `limit`, without external ids.
+    /// Reads the first visits behind a number and up to another, at most `limit`, without what is known of links.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
@@ -188,6 +188,7 @@ impl ClickHouse {
             campaign: CampaignId::new(row.campaign().unsigned_abs()),
             visit: KeptVisit::from(row),
             external_id: None,
+            created_by: None,
         });
         Ok(exported.collect())
     }

@@ -7,6 +7,7 @@ pub mod domains;
 mod explain;
 mod export;
 mod filters;
+pub mod follow;
 mod import;
 mod jobs;
 mod links;

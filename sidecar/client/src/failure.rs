@@ -46,6 +46,17 @@ pub struct FieldError {
     pub detail: String,
 }
 
+impl Failure {
+    /// Returns whether the same request may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Usage(_) => false,
+            Self::Problem(problem) => problem.status == 429 || problem.status >= 500,
+            Self::Other(_) => true,
+        }
+    }
+}
+
 impl Problem {
     /// The problem in one line, for lists of rows.
     pub fn line(&self) -> String {

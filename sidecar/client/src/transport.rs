@@ -135,6 +135,11 @@ impl Client {
         })
     }
 
+    /// The time limit of an answer.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.settings.timeout
+    }
+
     /// Reads a resource, whatever the status: returns the status and the body.
     pub async fn look(&self, path: &str) -> Result<(u16, Bytes), Failure> {
         let (parts, bytes) = self.exchange(Method::GET, path, &[], None).await?;

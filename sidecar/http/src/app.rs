@@ -13,6 +13,7 @@ use shortlink_service::campaigns::Campaigns;
 use shortlink_service::codespace::Codespace;
 use shortlink_service::domains::Domains;
 use shortlink_service::explain::Explainer;
+use shortlink_service::feed::VisitFeed;
 use shortlink_service::keys::Keys;
 use shortlink_service::links::Links;
 use shortlink_service::live::LiveVisits;
@@ -68,6 +69,8 @@ pub struct App {
     pub visit_queue: Option<Arc<dyn VisitQueue>>,
     /// The live feed of visits, unless it is disabled.
     pub live: Option<Arc<LiveVisits>>,
+    /// The feed of stored visits.
+    pub feed: Arc<VisitFeed>,
     /// The connection to Redis, for health checks.
     pub publisher: Arc<dyn Publisher>,
     /// The source of the current time.

@@ -17,6 +17,7 @@ pub(super) const AUDIT: &str = "a1";
 pub(super) const VISITS: &str = "v1";
 pub(super) const JOBS: &str = "j1";
 pub(super) const RECIPIENTS: &str = "r1";
+pub(super) const FEED: &str = "f1";
 
 /// An item of a listing by time: its moment and its code or id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ mod tests {
     fn every_listing_has_cursors_of_its_own() {
         let moment = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
         let item = Dated(moment, "abc".to_owned());
-        let prefixes = [LINKS, HISTORY, KEYS, AUDIT, VISITS];
+        let prefixes = [LINKS, HISTORY, KEYS, AUDIT, VISITS, FEED];
         for prefix in prefixes {
             for other in prefixes {
                 let is_same = prefix == other;

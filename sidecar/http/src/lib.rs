@@ -19,6 +19,7 @@ mod docs;
 mod domains;
 mod explain;
 mod extract;
+mod feed;
 mod health;
 mod idempotency;
 mod keys;

@@ -158,6 +158,11 @@ problems! {
         "Visits are in ClickHouse (visits.clickhouse), where the clicks of links are not counted. The visits of each link \
          are: its member visits.human.";
 
+    /// 409: the position of a feed is one that the database has not reached.
+    cursor_ahead(): CONFLICT, "cursor-ahead", "The database has not reached this cursor",
+        "The cursor is from a later state of the database, which was restored from a backup since. Visits behind the backup \
+         get new ids; start again with after=now, or with the cursor that you had at the time of the backup.";
+
     /// 410: the link that an earlier attempt created has been deleted.
     forgotten(): GONE, "forgotten", "The link does not exist any more",
         "An earlier attempt of this request created a link, which has been deleted since.";

@@ -12,6 +12,7 @@ mod codespace;
 mod console;
 mod domains;
 mod explain;
+mod feed;
 mod full_lengths;
 mod isolation;
 mod keys;
@@ -51,6 +52,7 @@ use shortlink_service::codes::pool::Watermarks;
 use shortlink_service::codespace::Codespace;
 use shortlink_service::domains::Domains;
 use shortlink_service::explain::Explainer;
+use shortlink_service::feed::VisitFeed;
 use shortlink_service::keys::{Keys, NewKey};
 use shortlink_service::links::Links;
 use shortlink_service::live::LiveVisits;
@@ -61,6 +63,7 @@ use shortlink_service::testing::{POLICY, issuer, keep_key, leases, new_key};
 use shortlink_service::uploads::Uploads;
 use shortlink_store::testing::TemporaryStore;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use vocabulary::{CodeRules, RedirectStatus};
@@ -229,6 +232,11 @@ impl Service {
             visit_counters: Arc::default(),
             visit_queue: None,
             live: None,
+            feed: Arc::new(VisitFeed::new(
+                Arc::clone(&kept.store),
+                live::LIMITS,
+                CancellationToken::new(),
+            )),
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),

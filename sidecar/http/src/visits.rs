@@ -20,14 +20,16 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
 use shortlink_core::visit::class::Class;
 use shortlink_service::access::Caller;
+use shortlink_service::live::Full;
 use shortlink_store::{BulkCreated, Store};
 use vocabulary::{CampaignId, Code};
 
 use super::app::{App, SharedApp};
 use super::audit::circumstances;
-use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
+use super::auth::{MayListen, MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
 use super::bulk::{ELSEWHERE, Elsewhere, ErasedBody, JobBody, accepted};
 use super::extract::{CodeInPath, creator, no_such_link};
+use super::feed::{self, AFTER, FeedBody, WAIT, Wait};
 use super::operation::operations;
 use super::problem::Problem;
 use super::query::{
@@ -86,7 +88,7 @@ struct VisitMembers {
 #[derive(Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
-pub(super) struct VisitBody(#[serde(with = "VisitMembers")] KeptVisit);
+pub(super) struct VisitBody(#[serde(with = "VisitMembers")] pub(super) KeptVisit);
 
 impl From<&Visit> for VisitBody {
     /// Equals the answer for the stored visit.
@@ -132,13 +134,25 @@ pub(super) struct PageBody {
     next_cursor: Option<String>,
 }
 
+/// An answer to the listing: a page of it, or of the feed.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(super) enum ListedBody {
+    Page(PageBody),
+    Feed(FeedBody),
+}
+
 query! {
     /// The filter of the listing.
     VisitQuery {
         limit: Limit = LIMIT,
         cursor: String = CURSOR,
+        after: String = AFTER,
+        wait: Wait = WAIT,
         class: Class = CLASS,
         code: Code = OF_CODE,
+        campaign: CampaignId = OF_CAMPAIGN,
         since: Timestamp = SINCE,
         until: Timestamp = UNTIL,
         raw: bool = RAW,
@@ -168,10 +182,16 @@ query! {
 const ALL_VISITS: &str = "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
                           After an error it breaks off.";
 
+const ALL_OR_FEED: &str = "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
+                           After an error it breaks off. With `after`, the answer is a page of the feed: visits in the \
+                           order in which they were stored, each exactly once. A page of the feed may have fewer visits \
+                           than `limit`, or none, although more follow; it always has a cursor.";
+
 operations! {
     get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
-        .text(ALL_VISITS)
-        .answer(200, "A page of visits, or all visits.", page_or_rows::<PageBody, VisitBody>())
+        .text(ALL_OR_FEED)
+        .answer(200, "A page of visits, or all visits.", page_or_rows::<ListedBody, VisitBody>())
+        .problems([Problem::cursor_ahead(), feed::no_place(Full::OfKey)])
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
@@ -208,6 +228,7 @@ async fn of_link(
         since: asked.since,
         until: asked.until,
         raw: asked.raw,
+        ..VisitQuery::default()
     };
     answer(&app, &caller, &headers, asked).await
 }
@@ -216,12 +237,28 @@ async fn of_link(
 /// them.
 async fn list(
     State(app): State<SharedApp>,
-    MayReadStats(caller): MayReadStats,
+    MayListen(admission): MayListen,
     headers: HeaderMap,
-    Asked(asked): Asked<VisitQuery>,
+    Asked(mut asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
-    check_code(&app, &caller, asked.code.as_ref()).await?;
-    answer(&app, &caller, &headers, asked).await
+    if let Some(after) = asked.after.take() {
+        let page = feed::page(&app, &admission, after, asked).await?;
+        return Ok(Json(ListedBody::Feed(page)).into_response());
+    }
+    for (is_given, parameter) in [
+        (asked.wait.is_some(), WAIT),
+        (asked.campaign.is_some(), OF_CAMPAIGN),
+    ] {
+        if is_given {
+            return Err(Problem::query(format!(
+                "{} needs the parameter after.",
+                parameter.name
+            )));
+        }
+    }
+    let caller = admission.caller();
+    check_code(&app, caller, asked.code.as_ref()).await?;
+    answer(&app, caller, &headers, asked).await
 }
 
 async fn answer(
@@ -233,7 +270,8 @@ async fn answer(
     let format = Format::accepted(headers, asked.raw);
     let mut listing = asked.listing()?;
     let Some(format) = format else {
-        return page(app, listing).await.map(IntoResponse::into_response);
+        let page = page(app, listing).await?;
+        return Ok(Json(ListedBody::Page(page)).into_response());
     };
     let entry = exported(&listing, caller, app.clock.now(), headers);
     listing.limit = TOGETHER;
@@ -377,14 +415,14 @@ async fn erase_by(
     Ok(Json(body).into_response())
 }
 
-async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, Problem> {
+async fn page(app: &SharedApp, listing: VisitListing) -> Result<PageBody, Problem> {
     let Listed { items, read_to } = app.listings.list_visits(&listing).await?;
     let (visits, next) = cut(items, listing.limit, |last| last.number);
     let next = next.or(read_to);
-    Ok(Json(PageBody {
+    Ok(PageBody {
         visits: visits.into_iter().map(VisitBody).collect(),
         next_cursor: next.map(|number| cursor::encode(cursor::VISITS, number)),
-    }))
+    })
 }
 
 impl VisitQuery {

@@ -31,6 +31,7 @@ async fn main() -> anyhow::Result<()> {
     let options = StoreOptions {
         url: url.into(),
         known_servers: KnownServers::default(),
+        replica: None,
         max_connections: 8,
         acquire_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(30),

@@ -11,6 +11,7 @@ pub mod codespace;
 pub mod domains;
 pub mod drift;
 pub mod explain;
+pub mod feed;
 pub mod housekeeping;
 pub mod import;
 pub mod issue;

@@ -1,5 +1,6 @@
 //! `shortlink visits`
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use anyhow::bail;
 use async_trait::async_trait;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use shortlink_client::commands::follow::{self, FollowArguments};
 use shortlink_client::output::{print, thousands};
 use shortlink_client::progress;
 use shortlink_core::ports::{StoreError, VisitsToExport};
@@ -38,6 +40,13 @@ pub(super) enum VisitsCommand {
     ///
     /// Exit codes: 0 done, 1 failed or interrupted.
     Export(ExportArguments),
+    /// Print visits of a running service in the order in which they are stored, over its API.
+    ///
+    /// One JSON object per line, each visit exactly once. The command waits for more visits, and for a
+    /// service that does not answer.
+    ///
+    /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client settings.
+    Follow(FollowArguments),
 }
 
 /// The format of the files.
@@ -67,12 +76,16 @@ pub(super) struct ExportArguments {
 
 impl VisitsCommand {
     /// Runs the command.
-    pub(super) async fn run(self, config: &Config) -> anyhow::Result<()> {
-        let Self::Export(arguments) = self;
+    pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let arguments = match self {
+            Self::Export(arguments) => arguments,
+            Self::Follow(arguments) => return Ok(follow::run(&arguments).await),
+        };
         let FileFormat::Parquet = arguments.format;
         let destination = Destination::new(&arguments.out)?;
         let exported = async |bench: &Workbench| export(bench, destination, &arguments).await;
-        Workbench::with(config, exported).await
+        Workbench::with(config, exported).await?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -23,6 +23,7 @@ use shortlink_service::codes::strategy::Strategies;
 use shortlink_service::codespace::Codespace;
 use shortlink_service::domains::Domains;
 use shortlink_service::explain::Explainer;
+use shortlink_service::feed::VisitFeed;
 use shortlink_service::issue::{self, Issuer};
 use shortlink_service::keys::Keys;
 use shortlink_service::links::Links;
@@ -65,6 +66,7 @@ pub(super) struct Parts {
     pub(super) geo: Arc<Geo>,
     pub(super) enrichment: Option<Arc<Enrichment>>,
     pub(super) live: Option<Arc<LiveVisits>>,
+    pub(super) feed: Arc<VisitFeed>,
     /// All that runs in the background besides the worker of the outbox.
     pub(super) tasks: TaskTracker,
 }
@@ -119,10 +121,11 @@ impl Parts {
                 clock: Arc::clone(&clock),
                 limits: visits.live,
                 // Shutdown waits for requests in progress, but feeds have no end of their own.
-                stop: shutdown,
+                stop: shutdown.clone(),
             }))),
             _ => None,
         };
+        let feed = Arc::new(VisitFeed::new(Arc::clone(&store), visits.live, shutdown));
         let leases = Arc::new(Leases::new(
             Arc::clone(&store),
             config.codes.rules.clone(),
@@ -157,6 +160,7 @@ impl Parts {
             geo,
             enrichment,
             live,
+            feed,
             tasks: TaskTracker::new(),
             config,
         };
@@ -240,6 +244,7 @@ impl Parts {
             visit_counters: Arc::clone(&self.visit_counters),
             visit_queue: self.visits.clone().map(|queue| queue as _),
             live: self.live.clone(),
+            feed: Arc::clone(&self.feed),
             publisher: Arc::clone(&self.publisher),
             clock: clock(),
             policy: links.policy,

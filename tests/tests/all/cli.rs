@@ -455,6 +455,29 @@ fn visits_are_counted_and_the_space_of_codes_is_shown() {
     let domains = user.json(&["domains", "list"]);
     assert_eq!(domains["domains"][0]["domain"], "localhost");
 
+    let position = user.home.join("position");
+    let follow = ["visits", "follow", "--no-wait", "--campaign", &id];
+    let from_start = [
+        &follow[..],
+        &["--after", "start", "--cursor-file", path(&position)],
+    ]
+    .concat();
+    let visits = values(&user.ok(&from_start));
+    assert_eq!(visits.len(), 3);
+    assert!(
+        visits
+            .iter()
+            .all(|it| it["shortCode"] == *code && it["campaignId"] == *id)
+    );
+    assert_eq!(stack.follow(&code).status, 302);
+    let mut new = String::new();
+    until("the new visit, and only that, is printed", SOON, || {
+        new = user.ok(&from_start);
+        !new.is_empty()
+    });
+    assert_eq!(values(&new).len(), 1);
+    assert_eq!(user.ok(&follow), "");
+
     let space = user.ok(&["codespace"]);
     assert!(space.starts_with("strategy permuted"), "{space}");
     assert!(user.json(&["codespace"])["lengths"].is_array());

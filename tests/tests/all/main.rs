@@ -80,6 +80,7 @@ mod urls;
 mod visits;
 mod visits_evidence;
 mod visits_faults;
+mod visits_feed;
 mod visits_kept;
 mod visits_kills;
 mod visits_live;

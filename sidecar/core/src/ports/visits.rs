@@ -138,6 +138,8 @@ pub struct ExportedVisit {
     pub campaign: Option<CampaignId>,
     /// The external id of its link, as it is now.
     pub external_id: Option<String>,
+    /// The API key that created its link; `None` for a link that does not exist any more.
+    pub created_by: Option<String>,
 }
 
 /// The links whose visits are counted.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-const LIMITS: LiveLimits = LiveLimits {
+pub(super) const LIMITS: LiveLimits = LiveLimits {
     listeners: 2,
     per_key: 2,
     visits_per_s: 10_000,

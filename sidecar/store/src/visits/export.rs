@@ -1,4 +1,4 @@
-//! Visits in the order in which they were stored, for exports.
+//! Visits in the order in which they were stored, for exports and the feed.
 //!
 //! An export reads up to a visit below which no other can appear. Transactions with new visits share a lock before they
 //! take ids, and an export waits for it ([`erasure::wait_for_ingestion`]): then all ids up to the last one are of visits
@@ -69,6 +69,18 @@ impl Store {
         Ok(found)
     }
 
+    /// Returns the greatest number that a visit may have by now. Visits with lower numbers may still appear.
+    pub async fn last_visit_number(&self) -> Result<i64, StoreError> {
+        let sql = if self.sink.is_some() {
+            NUMBERED
+        } else {
+            STORED
+        };
+        let read = |row: &Row| row.get("stored");
+        let last = self.one("look for new visits", sql, &[], read).await?;
+        Ok(last.unwrap_or_default())
+    }
+
     /// Reads the visits behind the number `after` up to the number `last` in their order, at most `limit`.
     pub async fn exported_visits(
         &self,
@@ -83,7 +95,7 @@ impl Store {
                 .read(operation, visits, |db, visits| {
                     let mut visits = visits.clone();
                     Box::pin(async move {
-                        add_external_ids(db, &mut visits).await?;
+                        add_links(db, &mut visits).await?;
                         Ok(visits)
                     })
                 })
@@ -100,7 +112,7 @@ impl Store {
                      {WHERE visits.id > $1 AND visits.id <= $2 }ORDER BY visits.id{ LIMIT $3}"
                 );
                 let mut visits: Vec<ExportedVisit> = db.all(sql, args![after, last, limit], read).await?;
-                add_external_ids(db, &mut visits).await?;
+                add_links(db, &mut visits).await?;
                 Ok(visits)
             })
         })
@@ -114,14 +126,20 @@ fn read(row: &Row) -> Result<ExportedVisit, sqlx::Error> {
         visit: listing::read(row)?,
         campaign: campaign.and_then(|id| CampaignId::new(id.unsigned_abs())),
         external_id: None,
+        created_by: None,
     })
 }
 
-/// Adds the external ids of the links as they are now.
-async fn add_external_ids(
-    db: &mut Db<'_>,
-    visits: &mut [ExportedVisit],
-) -> Result<(), sqlx::Error> {
+/// The data of a link that visits are served with.
+#[derive(Clone)]
+struct OfLink {
+    external_id: Option<String>,
+    created_at: Timestamp,
+    created_by: String,
+}
+
+/// Adds the external ids and the creators of the links as they are now.
+async fn add_links(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), sqlx::Error> {
     let codes: Vec<Option<Code>> = visits.iter().map(|it| it.visit.code.parse().ok()).collect();
     let known: Vec<Code> = codes.iter().flatten().copied().collect();
     let mut ids = known_ids(db, &known).await?.into_iter();
@@ -134,22 +152,27 @@ async fn add_external_ids(
     wanted.sort_unstable();
     wanted.dedup();
     let sql = sql!(
-        "SELECT id, external_id, created_at FROM links WHERE id",
-        IN_NUMBERS,
-        " AND external_id IS NOT NULL"
+        "SELECT id, external_id, created_at, created_by FROM links WHERE id",
+        IN_NUMBERS
     );
     let read = |row: &Row| {
-        let created: Timestamp = row.get("created_at")?;
-        Ok((row.get("id")?, (row.get("external_id")?, created)))
+        let link = OfLink {
+            external_id: row.find("external_id")?,
+            created_at: row.get("created_at")?,
+            created_by: row.get("created_by")?,
+        };
+        Ok((row.get("id")?, link))
     };
-    let found: Vec<(i64, (String, Timestamp))> = db.all(sql, args![wanted], read).await?;
-    let found: HashMap<i64, (String, Timestamp)> = found.into_iter().collect();
+    let found: Vec<(i64, OfLink)> = db.all(sql, args![wanted], read).await?;
+    let found: HashMap<i64, OfLink> = found.into_iter().collect();
     for (visit, id) in visits.iter_mut().zip(ids) {
-        let Some((external_id, created)) = id.and_then(|id| found.get(&id)) else {
+        let Some(link) = id.and_then(|id| found.get(&id)) else {
             continue;
         };
-        if created.as_millisecond() <= visit.visit.at.as_millisecond() + CLOCKS_DIFFER_MS {
-            visit.external_id = Some(external_id.clone());
+        if link.created_at.as_millisecond() <= visit.visit.at.as_millisecond() + CLOCKS_DIFFER_MS {
+            let link = link.clone();
+            visit.external_id = link.external_id;
+            visit.created_by = Some(link.created_by);
         }
     }
     Ok(())
