@@ -26,8 +26,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Options of `shortlink visits follow`.
 #[derive(Debug, Args)]
 pub struct FollowArguments {
-    #[command(flatten)]
-    client: ClientArguments,
     /// Position to begin behind: `now`, `start` for all visits that are stored, or a cursor of the API.
     #[arg(long, value_name = "CURSOR", default_value = "now")]
     after: String,
@@ -47,6 +45,8 @@ pub struct FollowArguments {
     /// Exit after the visits that are stored now, instead of waiting for more.
     #[arg(long)]
     no_wait: bool,
+    #[command(flatten)]
+    client: ClientArguments,
 }
 
 /// A page of the feed.

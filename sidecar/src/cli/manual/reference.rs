@@ -49,7 +49,8 @@ fn the_reference_of_commands_is_what_the_program_says() {
         &clients,
         "a service and an API key: [options of clients](#options-of-clients)",
     );
-    page += "\n`shortlink domains check` is the exception in its group: it works on this machine.\n\n\
+    page += "\n`shortlink domains check` and `shortlink visits export` are the exceptions in their groups: they work on this\n\
+             machine, with the configuration of nginx and of the sidecar.\n\n\
              ## Options of every command\n\n";
     let everywhere = root.get_arguments().filter(|it| !is_help(it));
     options(&mut page, everywhere);
