@@ -71,8 +71,8 @@ test-packages: deb
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
 OF_SIDECAR := backup campaign_links cli clickhouse clients cluster_publishing clocks console console_campaigns console_keys console_live \
-	console_statistics doctor domains_nodes failover full_disk keys kills kubernetes lanes moves newcomer openapi operations packages postgres run \
-	schemathesis secured_publishing stops tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
+	console_message console_statistics doctor domains_nodes erasure failover full_disk keys kills kubernetes lanes moves newcomer openapi operations packages postgres replica run \
+	schemathesis secured_publishing stops tidy traces transfer unique urls visits_feed visits_kept visits_kills visits_live visits_live_topologies \
 	visits_stored warehouse watch
 
 # TESTS: filters of the tests, instead of all that depend on nginx. Where headers are edited, once is enough.

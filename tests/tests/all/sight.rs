@@ -65,7 +65,9 @@ fn everything_is_counted_once_whichever_worker_did_it() {
     let after = metrics(&stack);
     let name = r#"shortlink_requests_total{outcome="redirect",source="cache"}"#;
     assert_eq!(metric(&after, name), metric(&text, name));
-    assert_eq!(metric(&after, "shortlink_workers"), 2);
+    until("both new workers are counted", SOON, || {
+        metric(&metrics(&stack), "shortlink_workers") == 2
+    });
     let head = http::send(stack.nginx.internal_port, "HEAD", "/edge/metrics", &[]);
     assert_eq!((head.status, head.body.len()), (200, 0));
     let post = http::send(stack.nginx.internal_port, "POST", "/edge/metrics", &[]);
