@@ -96,13 +96,8 @@ impl VisitFeed {
     /// If no place is left.
     pub fn place(self: &Arc<Self>, key_id: &str) -> Result<Place, Full> {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= self.limits.listeners {
-            return Err(Full::All);
-        }
-        let of_key = waiting.iter().filter(|it| *it == key_id).count();
-        if of_key >= self.limits.per_key {
-            return Err(Full::OfKey);
-        }
+        let taken = waiting.iter().map(String::as_str);
+        self.limits.check_place(taken, key_id)?;
         waiting.push(key_id.to_owned());
         Ok(Place {
             feed: Arc::clone(self),

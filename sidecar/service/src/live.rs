@@ -46,6 +46,26 @@ pub struct LiveLimits {
     pub visits_per_s: u32,
 }
 
+impl LiveLimits {
+    /// Checks whether one more place is left for an API key beside the keys of the places that are taken.
+    pub(crate) fn check_place<'a>(
+        &self,
+        taken: impl Iterator<Item = &'a str>,
+        key_id: &str,
+    ) -> Result<(), Full> {
+        let (mut all, mut of_key) = (0, 0);
+        for key in taken {
+            all += 1;
+            of_key += usize::from(key == key_id);
+        }
+        match (all >= self.listeners, of_key >= self.per_key) {
+            (true, _) => Err(Full::All),
+            (_, true) => Err(Full::OfKey),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Dependencies of the feed.
 pub struct LiveParts {
     /// Source of visits.
@@ -104,13 +124,7 @@ impl LiveVisits {
         let queue = Arc::new(queue);
         {
             let mut queues = self.queues.lock();
-            if queues.len() >= limits.listeners {
-                return Err(Full::All);
-            }
-            let of_key = queues.iter().filter(|queue| *queue.key_id == *key_id);
-            if of_key.count() >= limits.per_key {
-                return Err(Full::OfKey);
-            }
+            limits.check_place(queues.iter().map(|queue| &*queue.key_id), key_id)?;
             queues.push(Arc::clone(&queue));
         }
         self.came.notify_one();

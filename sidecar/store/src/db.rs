@@ -151,22 +151,53 @@ impl<'c> Db<'c> {
         self.run(sql, &values).await
     }
 
-    /// Runs a statement with the values of rows and with other values behind them: in SQLite once for
-    /// each row, which is found by an index on all of them, in PostgreSQL once with lists.
-    pub(super) async fn run_each<'a, const N: usize>(
+    /// Deletes the rows of a table (`kept`) with some keys, many with one statement, if they meet what is behind the keys;
+    /// returns what that returns, converted by `read`. Each part of a key is a column with its type in PostgreSQL; an index
+    /// of SQLite has all of them.
+    pub(super) async fn delete<'a, const N: usize, T>(
         &mut self,
-        sql: Sql,
-        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
-        others: &[Value<'a>],
-    ) -> Result<(), sqlx::Error> {
-        if self.scheme() == Scheme::Postgres {
-            self.run_table(sql, rows, others).await?;
-            return Ok(());
+        from: Sql,
+        columns: [(Sql, &str); N],
+        keys: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        end: Sql,
+        read: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        let scheme = self.scheme();
+        let (from, end) = (from.of(scheme), end.of(scheme));
+        let names = columns.map(|(name, _)| name.of(scheme));
+        if keys.len() == 0 {
+            return Ok(Vec::new());
         }
-        for row in rows {
-            self.run(sql, &[&row[..], others].concat()).await?;
+        if scheme == Scheme::Postgres {
+            let parts: Vec<String> = (1..=N).map(|part| format!("key{part}")).collect();
+            let lists = columns.iter().zip(1..);
+            let lists: Vec<String> = lists
+                .map(|((_, name), part)| format!("${part}::{name}[]"))
+                .collect();
+            let are_equal = names.iter().zip(&parts);
+            let are_equal: Vec<String> = are_equal
+                .map(|(name, part)| format!("kept.{name} = {part}"))
+                .collect();
+            let text = format!(
+                "{from} AS kept USING unnest({}) AS gone ({}) WHERE {}{end}",
+                lists.join(", "),
+                parts.join(", "),
+                are_equal.join(" AND ")
+            );
+            return self
+                .all(Text::Built(&text), &value::lists(keys), read)
+                .await;
         }
-        Ok(())
+        // SQLite looks up each key by the index, but would walk through a table for a list of keys.
+        let key = names.map(|name| format!("kept.{name} = ?")).join(" AND ");
+        let mut deleted = Vec::new();
+        for some in in_sizes(keys, &SIZES[1..]) {
+            let are_equal = vec![key.as_str(); some.len() / N].join(" OR ");
+            let text = format!("{from} AS kept WHERE ({are_equal}){end}");
+            let rows: Vec<T> = self.all(Text::Built(&text), &some, &read).await?;
+            deleted.extend(rows);
+        }
+        Ok(deleted)
     }
 
     /// Inserts rows, many with one statement, between whose parts they are; `types` are those of
@@ -176,7 +207,7 @@ impl<'c> Db<'c> {
         into: Sql,
         types: [&str; N],
         end: Sql,
-        mut rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
     ) -> Result<(), sqlx::Error> {
         let scheme = self.scheme();
         let (into, end) = (into.of(scheme), end.of(scheme));
@@ -193,10 +224,7 @@ impl<'c> Db<'c> {
         }
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
         let row = format!("(?{})", ", ?".repeat(N - 1));
-        while rows.len() > 0 {
-            let fitting = SIZES.into_iter().find(|&size| size <= rows.len());
-            let some = rows.by_ref().take(fitting.unwrap_or(1));
-            let some: Vec<Value<'a>> = some.flatten().collect();
+        for some in in_sizes(rows, &SIZES) {
             let places = vec![row.as_str(); some.len() / N].join(", ");
             let text = format!("{into} VALUES {places}{end}");
             self.run(Text::Built(&text), &some).await?;
@@ -323,6 +351,17 @@ impl<'c> Db<'c> {
             })
         })
     }
+}
+
+/// The values of rows, as many of these together as one of some falling sizes, so that there are few texts of statements.
+fn in_sizes<'a, const N: usize>(
+    mut rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+    sizes: &[usize],
+) -> impl Iterator<Item = Vec<Value<'a>>> {
+    std::iter::from_fn(move || {
+        let size = sizes.iter().find(|size| **size <= rows.len())?;
+        Some(rows.by_ref().take(*size).flatten().collect())
+    })
 }
 
 fn sqlite(

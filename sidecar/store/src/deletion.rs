@@ -150,8 +150,7 @@ async fn delete(
         let tags = tags.iter();
         tags.map(|tag| [tag.into(), (*created_at).into(), (*id).into()])
     });
-    let tags: Vec<_> = tags.collect();
-    db.run_each(tags::REMOVE, tags.into_iter(), &[]).await?;
+    tags::remove_rows(db, tags.collect()).await?;
     let moments = dead.iter();
     let moments =
         moments.filter_map(|(_, _, created_at, _, upload)| Some(((*upload)?, *created_at)));

@@ -11,13 +11,6 @@ const ADD: Sql = sql!(
     table!("made": 1 "tag" "text", 2 "created_at" "bigint", 3 "id" "bigint")
 );
 
-/// Has a link, given by a row as for [`add`], found by a tag no more.
-pub(super) const REMOVE: Sql = sql!(
-    "DELETE FROM link_tags{| USING unnest($1::text[], $2::bigint[], $3::bigint[]) \
-     AS old (tag, created_at, id)} WHERE link_tags.tag = {$1|old.tag} \
-     AND link_created_at = {$2|old.created_at} AND link_id = {$3|old.id}"
-);
-
 /// Has links, each with its id, found by their tags.
 pub(super) async fn add(db: &mut Db<'_>, links: &[(i64, &Link)]) -> Result<(), sqlx::Error> {
     db.run_table(ADD, rows(links).into_iter(), &[]).await?;
@@ -26,7 +19,23 @@ pub(super) async fn add(db: &mut Db<'_>, links: &[(i64, &Link)]) -> Result<(), s
 
 /// Has links, as they were before, found by their tags no more.
 pub(super) async fn remove(db: &mut Db<'_>, before: &[(i64, &Link)]) -> Result<(), sqlx::Error> {
-    db.run_each(REMOVE, rows(before).into_iter(), &[]).await
+    remove_rows(db, rows(before)).await
+}
+
+/// Has links found by tags no more, each given by the tag and its creation time and id.
+pub(super) async fn remove_rows(
+    db: &mut Db<'_>,
+    rows: Vec<[Value<'_>; 3]>,
+) -> Result<(), sqlx::Error> {
+    let from = sql!("DELETE FROM link_tags");
+    let key = [
+        (sql!("tag"), "text"),
+        (sql!("link_created_at"), "bigint"),
+        (sql!("link_id"), "bigint"),
+    ];
+    db.delete(from, key, rows.into_iter(), sql!(""), |_row| Ok(()))
+        .await?;
+    Ok(())
 }
 
 /// The tags of links, each with the creation time and the id of its link.

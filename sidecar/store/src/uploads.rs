@@ -16,14 +16,6 @@ const ADD: Sql = sql!(
     " WHERE true ON CONFLICT DO NOTHING"
 );
 
-/// A moment with another link of the upload stays.
-const REMOVE: Sql = sql!(
-    "DELETE FROM upload_moments{| USING unnest($1::bigint[], $2::bigint[]) AS old (upload, created_at)} \
-     WHERE upload_moments.upload = {$1|old.upload} AND link_created_at = {$2|old.created_at} \
-     AND NOT EXISTS (SELECT 1 FROM links \
-     WHERE links.created_at = link_created_at AND upload_id = upload_moments.upload)"
-);
-
 /// Has new links found by their uploads.
 pub(super) async fn add(
     db: &mut Db<'_>,
@@ -48,7 +40,7 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Forgets the moments, each with its upload, of deleted links.
+/// Forgets the moments, each with its upload, of deleted links. A moment with another link of the upload stays.
 pub(super) async fn remove(
     db: &mut Db<'_>,
     moments: impl Iterator<Item = (i64, i64)>,
@@ -56,5 +48,15 @@ pub(super) async fn remove(
     let moments: BTreeSet<(i64, i64)> = moments.collect();
     let rows = moments.into_iter();
     let rows = rows.map(|(upload, at)| [upload.into(), at.into()]);
-    db.run_each(REMOVE, rows, &[]).await
+    let from = sql!("DELETE FROM upload_moments");
+    let key = [
+        (sql!("upload"), "bigint"),
+        (sql!("link_created_at"), "bigint"),
+    ];
+    let end = sql!(
+        " AND NOT EXISTS (SELECT 1 FROM links \
+         WHERE links.created_at = kept.link_created_at AND upload_id = kept.upload)"
+    );
+    db.delete(from, key, rows, end, |_row| Ok(())).await?;
+    Ok(())
 }

@@ -50,6 +50,9 @@ const MINUTE_MS: i64 = 60 * 1000;
 /// has it.
 const EARLIER: i64 = -1_000_000_000;
 
+/// [`EARLIER`] in the text of a statement, from which SQLite knows that an index has all rows.
+const EARLIER_TEXT: &str = "-1000000000";
+
 /// Id that stands for all campaigns and links without one.
 const ALL: i64 = 0;
 

@@ -110,12 +110,12 @@ impl Hours {
         let less = self.0.iter().filter(|(_, by)| **by < 0);
         let less = less.map(|((campaign, hour), _)| [*campaign, *hour].map(Value::from));
         let less: Vec<_> = less.collect();
-        let sql = sql!(
-            "DELETE FROM campaign_clicks AS kept{| USING unnest($1::bigint[], $2::bigint[]) \
-             AS less (campaign_id, hour)} WHERE kept.campaign_id = {$1|less.campaign_id} \
-             AND kept.hour = {$2|less.hour} AND links <= 0"
-        );
-        db.run_each(sql, less.into_iter(), &[]).await
+        let from = sql!("DELETE FROM campaign_clicks");
+        let key = [(sql!("campaign_id"), "bigint"), (sql!("hour"), "bigint")];
+        let end = sql!(" AND links <= 0");
+        db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
+            .await?;
+        Ok(())
     }
 }
 
@@ -329,12 +329,11 @@ impl<'a> Rows<'a> {
             " = new.link"
         );
         db.run_table(sql, self.changed.into_iter(), &[]).await?;
-        let sql = sql!(
-            "DELETE FROM link_clicks AS kept{| USING unnest($1::bigint[], $2::text[]) \
-             AS gone (campaign_id, code)} WHERE kept.campaign_id = {$1|gone.campaign_id} \
-             AND kept.{link_id = $2|code = gone.code}"
-        );
-        db.run_each(sql, self.gone.into_iter(), &[]).await
+        let from = sql!("DELETE FROM link_clicks");
+        let key = [(sql!("campaign_id"), "bigint"), (sql!(LINK), "text")];
+        let gone = self.gone.into_iter();
+        db.delete(from, key, gone, sql!(""), |_row| Ok(())).await?;
+        Ok(())
     }
 }
 

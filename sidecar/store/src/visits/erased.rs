@@ -229,12 +229,9 @@ async fn counted(
     db.all(sql, &asked, |row: &Row| row.get("place")).await
 }
 
-/// Deletes names that no count of their day has any more.
-const FORGET: Sql = sql!(
-    "DELETE FROM visit_values AS kept WHERE (campaign_id, dimension, day, value) IN \
-     (SELECT campaign_id, dimension, day, value FROM ",
-    table!("gone": 1 "campaign_id" "bigint", 2 "dimension" "text", 3 "day" "bigint", 4 "value" "text"),
-    ") AND NOT EXISTS (SELECT 1 FROM \
+/// Names that no count of their day has any more.
+const UNCOUNTED: Sql = sql!(
+    " AND NOT EXISTS (SELECT 1 FROM \
      {json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23]') AS hours CROSS \
      |generate_series(0, 23) AS hours (value) }JOIN visit_hours AS counted \
      ON counted.campaign_id = kept.campaign_id AND counted.dimension = kept.dimension \
@@ -261,7 +258,13 @@ async fn forget_names(db: &mut Db<'_>, hours: &BTreeMap<Key, i64>) -> Result<(),
         [campaign, dimension.into(), day.into(), value.into()]
     });
     let rows: Vec<_> = rows.collect();
-    let gone = db.table(rows.into_iter());
+    let from = sql!("DELETE FROM visit_values");
+    let key = [
+        (sql!("campaign_id"), "bigint"),
+        (sql!("dimension"), "text"),
+        (sql!("day"), "bigint"),
+        (sql!("value"), "text"),
+    ];
     let read = |row: &Row| {
         let dimension: String = row.get("dimension")?;
         Ok((
@@ -271,7 +274,9 @@ async fn forget_names(db: &mut Db<'_>, hours: &BTreeMap<Key, i64>) -> Result<(),
             row.get("other")?,
         ))
     };
-    let places: Vec<(i64, String, i64, String)> = db.all(FORGET, &gone, read).await?;
+    let places: Vec<(i64, String, i64, String)> = db
+        .delete(from, key, rows.into_iter(), UNCOUNTED, read)
+        .await?;
     let rows = places.iter().map(|(campaign, dimension, day, value)| {
         let campaign: Value<'_> = (*campaign).into();
         [campaign, dimension.into(), (*day).into(), value.into()]

@@ -19,6 +19,7 @@ use super::{EARLIER, LinkKey, OF_LINKS, clicks};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::sqlite::CLEAN;
 use crate::value::{Row, Value, args};
 use crate::{Scheme, Store};
 
@@ -316,12 +317,12 @@ async fn delete<const N: usize>(
 }
 
 /// Has SQLite overwrite all that is deleted: else the bytes stay in free pages of the file until others take their place.
-/// Otherwise it overwrites only in pages that it writes anyway ([`CLEAN`](crate::sqlite::CLEAN)).
+/// Otherwise it overwrites only in pages that it writes anyway ([`CLEAN`]).
 pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Sqlite {
         let sql = match is_on {
             true => sql!("PRAGMA secure_delete = ON"),
-            false => sql!("PRAGMA secure_delete = FAST"),
+            false => sql!("PRAGMA secure_delete = ", CLEAN),
         };
         db.run(sql, &[]).await?;
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use shortlink_core::ports::{OldCounts, StoreError};
 
 use super::sink::asked;
-use super::{EARLIER, HOUR_MS, MINUTE_MS, sketches};
+use super::{EARLIER, EARLIER_TEXT, HOUR_MS, MINUTE_MS, sketches};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
@@ -18,9 +18,6 @@ const FORGET_AMONG: &str = "20000";
 const FORGET_DAYS: Sql = sql!(
     "DELETE FROM visit_days WHERE last_id < coalesce((SELECT min(id) FROM visits), last_id + 1)"
 );
-
-/// [`EARLIER`] in the text of a statement, from which SQLite knows that an index has all rows.
-const EARLIER_TEXT: &str = "-1000000000";
 
 /// Locks the rows that are to be deleted, except those that another transaction of PostgreSQL has locked: they are
 /// deleted later. Retention finds rows by their times, and others lock them in the order of their keys: to wait could

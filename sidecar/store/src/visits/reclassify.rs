@@ -12,13 +12,14 @@ use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
 use super::agents::{NewAgent, insert_agents, note_agents};
+use super::counts::LINK;
 use super::keeping::{add, keys};
 use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
 use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER, asn, clicks, evidence, method, visitor_id};
+use super::{ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, method, visitor_id};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
@@ -406,13 +407,19 @@ pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
     let less = less.map(|((key, hour, class), _)| [(*key).into(), (*hour).into(), (*class).into()]);
     let less: Vec<_> = less.collect();
-    let sql = sql!(
-        "DELETE FROM visit_link_hours AS kept{| USING unnest($1::text[], $2::bigint[], $3::text[]) \
-         AS less (code, hour, class)} WHERE {link_id = $1|kept.code = less.code} \
-         AND kept.hour = {$2|less.hour} AND kept.class = {$3|less.class} \
-         AND (visits = 0 OR visits < 0 AND kept.hour > $4)"
+    let from = sql!("DELETE FROM visit_link_hours");
+    let key = [
+        (sql!(LINK), "text"),
+        (sql!("hour"), "bigint"),
+        (sql!("class"), "text"),
+    ];
+    let end = sql!(
+        " AND (visits = 0 OR visits < 0 AND kept.hour > ",
+        EARLIER_TEXT,
+        ")"
     );
-    db.run_each(sql, less.into_iter(), args![EARLIER]).await?;
+    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
+        .await?;
     let less = counts.hours.iter().filter(|(_, by)| **by < 0);
     let less = less.map(|((campaign, dimension, hour, value, class), _)| {
         let (campaign, hour) = ((*campaign).into(), (*hour).into());
@@ -425,14 +432,17 @@ pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result
         ]
     });
     let less: Vec<_> = less.collect();
-    let sql = sql!(
-        "DELETE FROM visit_hours AS kept{| USING unnest($1::bigint[], $2::text[], $3::bigint[], \
-         $4::text[], $5::text[]) AS less (campaign_id, dimension, hour, value, class)} \
-         WHERE kept.campaign_id = {$1|less.campaign_id} AND kept.dimension = {$2|less.dimension} \
-         AND kept.hour = {$3|less.hour} AND kept.value = {$4|less.value} \
-         AND kept.class = {$5|less.class} AND visits <= 0"
-    );
-    db.run_each(sql, less.into_iter(), &[]).await?;
+    let from = sql!("DELETE FROM visit_hours");
+    let key = [
+        (sql!("campaign_id"), "bigint"),
+        (sql!("dimension"), "text"),
+        (sql!("hour"), "bigint"),
+        (sql!("value"), "text"),
+        (sql!("class"), "text"),
+    ];
+    let end = sql!(" AND visits <= 0");
+    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
+        .await?;
     Ok(())
 }
 
