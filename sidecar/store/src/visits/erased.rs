@@ -164,8 +164,13 @@ impl Erased {
         overwrite(db, true).await?;
         let done = async {
             add(db, &counts).await?;
-            remove_empty(db, &counts).await?;
-            forget_names(db, &self.hours).await?;
+            let removed = remove_empty(db, &counts).await?;
+            let is_left = |place, (campaign, dimension, hour, value, class): &Key| {
+                let (dimension, class) = ((*dimension).to_owned(), (*class).to_owned());
+                let key = (*campaign, dimension, *hour, value.clone(), class);
+                counted.contains(&place) && !removed.contains(&key)
+            };
+            forget_names(db, &self.hours, is_left).await?;
             add(db, &later).await
         };
         let done = done.await;
@@ -229,35 +234,48 @@ async fn counted(
     db.all(sql, &asked, |row: &Row| row.get("place")).await
 }
 
-/// Names that no count of their day has any more.
+/// Names that no count of their day has any more. PostgreSQL looks for those of each name, and does not join all.
 const UNCOUNTED: Sql = sql!(
     " AND NOT EXISTS (SELECT 1 FROM \
      {json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23]') AS hours CROSS \
      |generate_series(0, 23) AS hours (value) }JOIN visit_hours AS counted \
      ON counted.campaign_id = kept.campaign_id AND counted.dimension = kept.dimension \
-     AND counted.hour = kept.day * 24 + hours.value AND counted.value = kept.value) \
+     AND counted.hour = kept.day * 24 + hours.value AND counted.value = kept.value{| OFFSET 0}) \
      RETURNING campaign_id, dimension, day, '(erased) ' || {lower(hex(randomblob(8)))|md5(random()::text)} AS other"
 );
 
 /// Forgets the names of values that are not counted by name any more. Others take their place: a value that got no name
-/// because the day had enough must not get one later.
-async fn forget_names(db: &mut Db<'_>, hours: &BTreeMap<Key, i64>) -> Result<(), sqlx::Error> {
-    let chosen = hours.keys().filter(|(_, dimension, ..)| {
-        Dimension::by_name(dimension).is_some_and(Dimension::is_chosen)
-    });
-    let names: BTreeSet<_> = chosen
-        .map(|(campaign, dimension, hour, value, _)| {
-            (*campaign, *dimension, hour.div_euclid(24), value)
-        })
-        .collect();
-    if names.is_empty() {
-        return Ok(());
+/// because the day had enough must not get one later. Most still have one of the counts, which `is_left`, and are not asked
+/// for.
+async fn forget_names(
+    db: &mut Db<'_>,
+    hours: &BTreeMap<Key, i64>,
+    is_left: impl Fn(i64, &Key) -> bool,
+) -> Result<(), sqlx::Error> {
+    let (mut named, mut gone) = (BTreeSet::new(), BTreeSet::new());
+    for (place, key) in (0..).zip(hours.keys()) {
+        let (campaign, dimension, hour, value, _) = key;
+        if Dimension::by_name(dimension).is_some_and(Dimension::is_chosen) {
+            let name = (*campaign, *dimension, hour.div_euclid(24), value);
+            let of = if is_left(place, key) {
+                &mut named
+            } else {
+                &mut gone
+            };
+            of.insert(name);
+        }
     }
-    let rows = names.into_iter().map(|(campaign, dimension, day, value)| {
-        let campaign: Value<'_> = campaign.into();
-        [campaign, dimension.into(), day.into(), value.into()]
-    });
-    let rows: Vec<_> = rows.collect();
+    let rows = gone
+        .difference(&named)
+        .map(|(campaign, dimension, day, value)| {
+            let campaign: Value<'_> = (*campaign).into();
+            [
+                campaign,
+                (*dimension).into(),
+                (*day).into(),
+                (*value).into(),
+            ]
+        });
     let from = sql!("DELETE FROM visit_values");
     let key = [
         (sql!("campaign_id"), "bigint"),
@@ -274,9 +292,9 @@ async fn forget_names(db: &mut Db<'_>, hours: &BTreeMap<Key, i64>) -> Result<(),
             row.get("other")?,
         ))
     };
-    let places: Vec<(i64, String, i64, String)> = db
-        .delete(from, key, rows.into_iter(), UNCOUNTED, read)
-        .await?;
+    let rows = Vec::into_iter(rows.collect());
+    let places: Vec<(i64, String, i64, String)> =
+        db.delete(from, key, rows, UNCOUNTED, read).await?;
     let rows = places.iter().map(|(campaign, dimension, day, value)| {
         let campaign: Value<'_> = (*campaign).into();
         [campaign, dimension.into(), (*day).into(), value.into()]

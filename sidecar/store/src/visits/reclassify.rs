@@ -402,8 +402,12 @@ async fn update(
 }
 
 /// Removes counts of 0 or less: a count that was deleted before visits were subtracted is below 0. A
-/// negative count of [`EARLIER`] stays: earlier hours are still to be added to it.
-pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
+/// negative count of [`EARLIER`] stays: earlier hours are still to be added to it. Returns the removed counts of values, each
+/// with its campaign, dimension, hour, value and class.
+pub(super) async fn remove_empty(
+    db: &mut Db<'_>,
+    counts: &Counts<'_>,
+) -> Result<HashSet<(i64, String, i64, String, String)>, sqlx::Error> {
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
     let less = less.map(|((key, hour, class), _)| [(*key).into(), (*hour).into(), (*class).into()]);
     let less: Vec<_> = less.collect();
@@ -440,10 +444,20 @@ pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result
         (sql!("value"), "text"),
         (sql!("class"), "text"),
     ];
-    let end = sql!(" AND visits <= 0");
-    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-        .await?;
-    Ok(())
+    let end = sql!(" AND visits <= 0 RETURNING campaign_id, dimension, hour, value, class");
+    let read = |row: &Row| {
+        let text = |name| row.get::<String>(name);
+        let (campaign, hour) = (row.get("campaign_id")?, row.get("hour")?);
+        Ok((
+            campaign,
+            text("dimension")?,
+            hour,
+            text("value")?,
+            text("class")?,
+        ))
+    };
+    let removed = db.delete(from, key, less.into_iter(), end, read).await?;
+    Ok(removed.into_iter().collect())
 }
 
 /// Locks the sketches of days, in their order and before anything else of them, as transactions that
