@@ -189,6 +189,7 @@ impl ClickHouse {
             visit: KeptVisit::from(row),
             external_id: None,
             created_by: None,
+            tags: Vec::new(),
         });
         Ok(exported.collect())
     }

@@ -139,10 +139,10 @@ impl ApiKey {
         self.policy.own_links_only.then_some(own)
     }
 
-    /// Reports whether the scopes and the policy can go together: a key that manages keys or reads the audit log would
-    /// reach the links of others nevertheless.
+    /// Reports whether the scopes and the policy can go together: a key that manages keys or webhooks, or reads the audit log,
+    /// would reach the links of others nevertheless.
     pub fn is_consistent(&self) -> bool {
-        let reaches_all = [Scope::Admin, Scope::KeysAdmin];
+        let reaches_all = [Scope::Admin, Scope::KeysAdmin, Scope::WebhooksAdmin];
         !self.policy.own_links_only || !self.scopes.iter().any(|it| reaches_all.contains(it))
     }
 

@@ -63,6 +63,20 @@ named! {
         JobCancel = "job.cancel",
         /// A bulk job has ended.
         JobFinish = "job.finish",
+        /// A webhook was created.
+        WebhookCreate = "webhook.create",
+        /// A webhook's settings were changed.
+        WebhookChange = "webhook.change",
+        /// A webhook was paused by its user.
+        WebhookPause = "webhook.pause",
+        /// A webhook's pause was ended.
+        WebhookResume = "webhook.resume",
+        /// A webhook got a new secret.
+        WebhookRotate = "webhook.rotate",
+        /// The events of a webhook since a time are delivered again.
+        WebhookReplay = "webhook.replay",
+        /// A webhook was deleted.
+        WebhookDelete = "webhook.delete",
     }
 }
 
@@ -77,6 +91,8 @@ pub enum Subject {
     Campaign(CampaignId),
     /// A bulk job, by its id.
     Job(u64),
+    /// A webhook, by its id.
+    Webhook(String),
 }
 
 impl fmt::Display for Subject {
@@ -86,6 +102,7 @@ impl fmt::Display for Subject {
             Self::Link(code) => write!(f, "link:{code}"),
             Self::Campaign(id) => write!(f, "campaign:{id}"),
             Self::Job(id) => write!(f, "job:{id}"),
+            Self::Webhook(id) => write!(f, "webhook:{id}"),
         }
     }
 }

@@ -28,3 +28,4 @@ pub mod target;
 pub mod testing;
 pub mod trace;
 pub mod visit;
+pub mod webhook;

@@ -8,7 +8,7 @@
 pub mod domains;
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha2::{Digest, Sha256};
 use url::{Host, Url};
@@ -255,7 +255,8 @@ const PRIVATE_NAMES: [&str; 7] = [
     "onion",
 ];
 
-fn is_private(host: &Host<&str>) -> bool {
+/// Reports whether a host is a private, local or reserved address or name.
+pub(crate) fn is_private(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(_) => {
             let name = bare(host);
@@ -267,6 +268,14 @@ fn is_private(host: &Host<&str>) -> bool {
         }
         Host::Ipv4(address) => is_private_v4(*address),
         Host::Ipv6(address) => is_private_v6(*address),
+    }
+}
+
+/// Reports whether an address is private, local or reserved.
+pub(crate) fn is_private_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => is_private_v6(address),
     }
 }
 

@@ -42,6 +42,7 @@ mod uploads;
 mod value;
 mod visits;
 mod walks;
+mod webhooks;
 mod writable;
 
 use std::path::PathBuf;
@@ -75,6 +76,8 @@ pub use shared::errors;
 pub use shortlink_clickhouse::check_url as check_visits_url;
 pub use targets::TargetSearch;
 pub use visits::AgentsPass;
+pub use webhooks::events::StoredEvent;
+pub use webhooks::{Delivered, SettingsEditor, WebhookChange, WebhookChanged};
 pub use walks::{Found, Part, Pass, Share, Walk};
 
 /// Address and time limits of a store.

@@ -31,6 +31,11 @@ pub enum VisitsError {
         "visits were stored while they were moved to ClickHouse, so they are still in SQL; stop every sidecar and run `shortlink migrate` again"
     )]
     Moving,
+    /// First clicks, which only visits in SQL have, are events of a webhook.
+    #[error(
+        "a webhook gets the first click of each link, which is unknown once visits are in ClickHouse; delete it, or set its clicks to each (`shortlink webhooks change ID --clicks each`), and run `shortlink migrate` again"
+    )]
+    FirstClicks,
     /// The URL is none.
     #[error("visits.clickhouse {0}")]
     Url(#[from] UrlError),
@@ -93,7 +98,11 @@ pub(crate) async fn migrate(
     let done = async {
         let sink = sink(&store, visits)?;
         sink.migrate().await?;
-        let is_done = store.visits_are_elsewhere().await? || store.move_visits(&sink).await?;
+        let are_elsewhere = store.visits_are_elsewhere().await?;
+        if !are_elsewhere && store.has_first_clicks().await? {
+            return Err(VisitsError::FirstClicks);
+        }
+        let is_done = are_elsewhere || store.move_visits(&sink).await?;
         is_done.then_some(()).ok_or(VisitsError::Moving)
     };
     let done = done.await;

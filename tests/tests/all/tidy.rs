@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use shortlink_tests::workspace;
 
 /// The folder of each crate, and the crates of this workspace that its manifest may name, tests of it aside.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("vocabulary", &[]),
     ("resolver", &["vocabulary"]),
     ("ngx-module", &["resolver"]),
@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     ("sidecar/client", &["sidecar/api"]),
     ("sidecar/warehouse", &["sidecar/core"]),
+    ("sidecar/webhooks", &["sidecar/core"]),
     (
         "sidecar",
         &[
@@ -48,13 +49,19 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "sidecar/service",
             "sidecar/store",
             "sidecar/warehouse",
+            "sidecar/webhooks",
             "vocabulary",
         ],
     ),
     ("tests", &["vocabulary"]),
 ];
 
-const HTTP: &[&str] = &["sidecar/http", "sidecar/client", "sidecar/warehouse"];
+const HTTP: &[&str] = &[
+    "sidecar/http",
+    "sidecar/client",
+    "sidecar/warehouse",
+    "sidecar/webhooks",
+];
 
 /// The crates whose manifests may name a library, tests of them aside.
 const LIBRARIES: [(&str, &[&str]); 16] = [

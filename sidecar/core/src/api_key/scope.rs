@@ -15,6 +15,8 @@ named! {
         CampaignsWrite = "campaigns:write",
         /// To read statistics.
         StatsRead = "stats:read",
+        /// To create, change and delete webhooks, to which visits are sent.
+        WebhooksAdmin = "webhooks:admin",
         /// To create, change, rotate and revoke API keys.
         KeysAdmin = "keys:admin",
         /// Everything.

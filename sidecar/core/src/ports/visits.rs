@@ -140,6 +140,8 @@ pub struct ExportedVisit {
     pub external_id: Option<String>,
     /// The API key that created its link; `None` for a link that does not exist any more.
     pub created_by: Option<String>,
+    /// The tags of its link, as they are now.
+    pub tags: Vec<String>,
 }
 
 /// The links whose visits are counted.

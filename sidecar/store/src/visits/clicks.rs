@@ -5,7 +5,7 @@
 //! links. Both change in the transaction that stores, corrects or erases visits. All transactions lock rows of links in
 //! the order of their campaigns and keys, behind the counts of visits and before the rows of campaigns.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use shortlink_core::visit::Visit;
@@ -120,10 +120,12 @@ impl Hours {
 }
 
 /// Counts the human ones among visits that were just stored, each with its link and the campaign that this belongs to.
+/// Returns the links whose first human visit is one of them, if that is wanted.
 pub(super) async fn add<'a>(
     db: &mut Db<'_>,
     visits: impl IntoIterator<Item = (&'a Visit, LinkKey<'a>, Option<i64>)>,
-) -> Result<(), sqlx::Error> {
+    wants_first: bool,
+) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     let mut new = ByLink::default();
     for (visit, key, campaign) in visits {
         if visit.classification.class == Class::Human {
@@ -131,8 +133,9 @@ pub(super) async fn add<'a>(
         }
     }
     let mut hours = Hours::default();
-    add_some(db, &new, &mut hours).await?;
-    hours.store(db).await
+    let first = add_some(db, &new, &mut hours, wants_first).await?;
+    hours.store(db).await?;
+    Ok(first)
 }
 
 /// The rows that are added: [`values`].
@@ -141,7 +144,8 @@ const NEW: &str = table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "fi
 
 /// The change of first clicks when rows are added: how many come into an hour of a campaign, and each that moves there
 /// from a later time. SQLite, which has one writer, is asked before; in PostgreSQL this is the addition. A row that has no
-/// visits but the added ones is new. The first time of others stays for now, so that the one before shows.
+/// visits but the added ones is new; with the last parameter, each of these shows its link. The first time of others stays
+/// for now, so that the one before shows.
 const FIRST: Sql = sql!(
     "WITH new AS MATERIALIZED (SELECT * FROM ",
     NEW,
@@ -154,15 +158,20 @@ const FIRST: Sql = sql!(
      changed AS (SELECT new.*, CASE WHEN stored.visits > new.visits THEN stored.first_at END AS before FROM new \
      JOIN stored ON stored.campaign_id = new.campaign_id AND stored.code = new.link \
      WHERE stored.visits = new.visits OR new.first_at < stored.first_at)} \
-     SELECT campaign_id, NULL AS link, min(first_at) AS first_at, NULL AS before, count(*) AS links FROM changed \
-     WHERE before IS NULL GROUP BY campaign_id, first_at / 3600000 \
+     SELECT campaign_id, CASE WHEN {$2|$6::boolean} THEN link END AS link, min(first_at) AS first_at, NULL AS before, \
+     count(*) AS links FROM changed WHERE before IS NULL GROUP BY 1, 2, first_at / 3600000 \
      UNION ALL SELECT campaign_id, link, first_at, before, 1 FROM changed WHERE before IS NOT NULL"
 );
 
-/// Adds visits to the rows of their links.
-async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Result<(), sqlx::Error> {
+/// Adds visits to the rows of their links; returns the links of new rows, if that is wanted.
+async fn add_some<'a>(
+    db: &mut Db<'_>,
+    new: &ByLink<'a>,
+    hours: &mut Hours,
+    wants_first: bool,
+) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     if new.0.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let rows = || {
         let rows = new.0.iter();
@@ -172,15 +181,23 @@ async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Resul
     let read = |row: &Row| {
         Ok(Changed {
             campaign: row.get("campaign_id")?,
-            // SQLite needs no second statement for it.
-            link: if is_sqlite { None } else { row.find("link")? },
+            link: match row {
+                Row::Sqlite(_) => row.find("link")?.map(OwnedKey::Id),
+                Row::Postgres(_) => row.find("link")?.map(OwnedKey::Code),
+            },
             first_at: row.get("first_at")?,
             before: row.find("before")?,
             links: row.get("links")?,
         })
     };
-    let values = db.table(rows());
+    let mut values = db.table(rows());
+    values.push(wants_first.into());
     let changed: Vec<Changed> = db.all(FIRST, &values, read).await?;
+    let first = changed.iter().filter(|it| it.before.is_none());
+    let first = first.filter_map(|it| Some((it.campaign, it.link.as_ref()?.key())));
+    let first: HashSet<Place<'_>> = first.collect();
+    let first = new.0.keys().filter(|place| first.contains(place));
+    let first = first.map(|(_, key)| *key).collect();
     for it in &changed {
         hours.add(it.campaign, it.first_at, it.links);
         if let Some(before) = it.before {
@@ -193,12 +210,13 @@ async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Resul
             " ON CONFLICT (campaign_id, link_id) DO UPDATE SET first_at = min(kept.first_at, excluded.first_at), \
              last_at = max(kept.last_at, excluded.last_at), visits = kept.visits + excluded.visits"
         );
-        return db.insert(into, [""; 5], end, rows()).await;
+        db.insert(into, [""; 5], end, rows()).await?;
+        return Ok(first);
     }
-    let earlier = changed.iter();
+    let earlier = changed.iter().filter(|it| it.before.is_some());
     let earlier = earlier.filter_map(|it| {
         let link = it.link.as_ref()?;
-        Some([it.campaign.into(), link.into(), it.first_at.into()])
+        Some([it.campaign.into(), link.key().into(), it.first_at.into()])
     });
     let earlier: Vec<_> = earlier.collect();
     let sql = sql!(
@@ -209,14 +227,29 @@ async fn add_some(db: &mut Db<'_>, new: &ByLink<'_>, hours: &mut Hours) -> Resul
         " = new.link"
     );
     db.run_table(sql, earlier.into_iter(), &[]).await?;
-    Ok(())
+    Ok(first)
+}
+
+/// The key of a link in a row.
+enum OwnedKey {
+    Id(i64),
+    Code(String),
+}
+
+impl OwnedKey {
+    fn key(&self) -> LinkKey<'_> {
+        match self {
+            Self::Id(id) => LinkKey::Id(*id),
+            Self::Code(code) => LinkKey::Code(code),
+        }
+    }
 }
 
 /// A row of [`FIRST`].
 struct Changed {
     campaign: i64,
-    /// The link, if it had a later first click, in PostgreSQL.
-    link: Option<String>,
+    /// The link, if it had a later first click, or new links are wanted.
+    link: Option<OwnedKey>,
     first_at: i64,
     /// The time of the first click before.
     before: Option<i64>,
@@ -232,11 +265,12 @@ fn values<'a>(campaign: i64, key: LinkKey<'a>, clicks: &Clicks) -> [Value<'a>; 5
 }
 
 /// Corrects the clicks of links some of whose visits are of another class now, each with its link; the visits and their
-/// counts are corrected already.
+/// counts are corrected already. Returns the links that have their first human visit now, if that is wanted.
 pub(super) async fn correct<'a>(
     db: &mut Db<'_>,
     visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
-) -> Result<(), sqlx::Error> {
+    wants_first: bool,
+) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     let (mut more, mut less) = (ByLink::default(), ByLink::default());
     for ((visit, verdict), key) in visits {
         let is_human = [visit.class, verdict.classification.class].map(|it| it == Class::Human);
@@ -289,8 +323,9 @@ pub(super) async fn correct<'a>(
         rows.set(place, &stored, Some(found), &mut hours);
     }
     rows.store(db).await?;
-    add_some(db, &missing, &mut hours).await?;
-    hours.store(db).await
+    let first = add_some(db, &missing, &mut hours, wants_first).await?;
+    hours.store(db).await?;
+    Ok(first)
 }
 
 /// Changes of stored rows.

@@ -30,12 +30,13 @@ pub(super) const DIMENSIONS: [Dimension; 5] = [
 ];
 
 /// The columns of a deleted visit that [`ErasedVisit::read`] reads.
-pub(super) const COLUMNS: &str = "agent_id, at, class, campaign_id, country, referrer_host, \
+pub(super) const COLUMNS: &str = "id, agent_id, at, class, campaign_id, country, referrer_host, \
      CAST(CASE WHEN class = 'human' AND visitor IS NOT NULL THEN 1 ELSE 0 END AS bigint) AS is_person";
 
 /// A deleted visit.
 #[derive(Debug)]
 pub(super) struct ErasedVisit {
+    pub(super) id: i64,
     pub(super) agent: i64,
     at: i64,
     class: Option<Class>,
@@ -48,6 +49,7 @@ pub(super) struct ErasedVisit {
 impl ErasedVisit {
     pub(super) fn read(row: &Row) -> Result<Self, sqlx::Error> {
         Ok(Self {
+            id: row.get("id")?,
             agent: row.get("agent_id")?,
             at: row.get("at")?,
             class: Class::by_name(row.get("class")?),

@@ -21,6 +21,7 @@ use crate::shared::DAY_MS;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::sqlite::CLEAN;
 use crate::value::{Row, Value, args};
+use crate::webhooks::events::remove_of_visits;
 use crate::{Scheme, Store};
 
 /// The most visits that a step deletes or examines.
@@ -293,6 +294,8 @@ async fn delete<const N: usize>(
             let deleted: Vec<ErasedVisit> = db.all(sql, &values, ErasedVisit::read).await?;
             visits.extend(deleted);
         }
+        let ids: Vec<i64> = visits.iter().map(|visit| visit.id).collect();
+        remove_of_visits(db, &ids).await?;
         Ok::<_, sqlx::Error>(visits)
     };
     let deleted = deleted.await;

@@ -18,6 +18,7 @@ use crate::Store;
 use crate::db::Db;
 use crate::rows::known_ids;
 use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::texts::to_tags;
 use crate::value::{Row, args};
 
 /// The longest time from a visit to the creation of its link: clocks differ. Visits of an earlier link of the code are
@@ -120,6 +121,38 @@ impl Store {
     }
 }
 
+/// Returns the greatest number that a visit may have by now.
+pub(crate) async fn last_number(
+    db: &mut Db<'_>,
+    in_clickhouse: bool,
+) -> Result<i64, sqlx::Error> {
+    let sql = if in_clickhouse { NUMBERED } else { STORED };
+    db.get(sql, &[], |row| row.get("stored")).await
+}
+
+/// Reads visits in SQL by their numbers and times.
+pub(crate) async fn by_numbers(
+    db: &mut Db<'_>,
+    visits: &[(i64, i64)],
+) -> Result<Vec<ExportedVisit>, sqlx::Error> {
+    let times = visits.iter().map(|(_, at)| *at);
+    let (Some(first), Some(last)) = (times.clone().min(), times.max()) else {
+        return Ok(Vec::new());
+    };
+    // PostgreSQL looks only into the parts of these days.
+    let sql = sql!(
+        "SELECT ",
+        COLUMNS,
+        ", campaign_id FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id",
+        IN_NUMBERS,
+        " AND at >= $2 AND at <= $3"
+    );
+    let numbers: Vec<i64> = visits.iter().map(|(number, _)| *number).collect();
+    let mut visits: Vec<ExportedVisit> = db.all(sql, args![numbers, first, last], read).await?;
+    add_links(db, &mut visits).await?;
+    Ok(visits)
+}
+
 fn read(row: &Row) -> Result<ExportedVisit, sqlx::Error> {
     let campaign: Option<i64> = row.find("campaign_id")?;
     Ok(ExportedVisit {
@@ -127,6 +160,7 @@ fn read(row: &Row) -> Result<ExportedVisit, sqlx::Error> {
         campaign: campaign.and_then(|id| CampaignId::new(id.unsigned_abs())),
         external_id: None,
         created_by: None,
+        tags: Vec::new(),
     })
 }
 
@@ -136,6 +170,7 @@ struct OfLink {
     external_id: Option<String>,
     created_at: Timestamp,
     created_by: String,
+    tags: Vec<String>,
 }
 
 /// Adds the external ids and the creators of the links as they are now.
@@ -152,7 +187,7 @@ async fn add_links(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), 
     wanted.sort_unstable();
     wanted.dedup();
     let sql = sql!(
-        "SELECT id, external_id, created_at, created_by FROM links WHERE id",
+        "SELECT id, external_id, created_at, created_by, tags FROM links WHERE id",
         IN_NUMBERS
     );
     let read = |row: &Row| {
@@ -160,6 +195,7 @@ async fn add_links(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), 
             external_id: row.find("external_id")?,
             created_at: row.get("created_at")?,
             created_by: row.get("created_by")?,
+            tags: to_tags(row.find("tags")?)?,
         };
         Ok((row.get("id")?, link))
     };
@@ -173,6 +209,7 @@ async fn add_links(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), 
             let link = link.clone();
             visit.external_id = link.external_id;
             visit.created_by = Some(link.created_by);
+            visit.tags = link.tags;
         }
     }
     Ok(())

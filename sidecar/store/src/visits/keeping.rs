@@ -15,7 +15,7 @@ use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
 use super::{
-    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, ranges, sketches,
+    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, first_clicks, ranges, sketches,
     some,
 };
 use crate::db::Db;
@@ -23,7 +23,7 @@ use crate::rows::ids_of;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args};
-use crate::{Engine, Scheme, Store, postgres};
+use crate::{Engine, Scheme, Store, postgres, webhooks};
 
 impl Store {
     /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
@@ -144,16 +144,19 @@ async fn keep(
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
+    let mut first = Vec::new();
     if !in_clickhouse {
         // A late visit of a deleted link is none of a recipient any more.
         let of_links = counted.iter().filter(|(_, key, _)| links.contains_key(key));
-        clicks::add(db, of_links.copied()).await?;
+        let wants_first = webhooks::wants_first_clicks(db).await?;
+        first = clicks::add(db, of_links.copied(), wants_first).await?;
     }
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
         true => Vec::new(),
         false => ended(db, &links).await?,
     };
+    first_clicks::report_new(db, &first, &new, ids, now).await?;
     let kept = KeptVisits {
         new: places,
         erased,

@@ -19,12 +19,14 @@ use super::moves::Moves;
 use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, method, visitor_id};
+use super::{
+    ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, visitor_id,
+};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
 use crate::value::{Row, args};
-use crate::{Engine, Store};
+use crate::{Engine, Store, webhooks};
 
 /// The columns that [`stored_visit`] reads.
 pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, visitor, method, \
@@ -333,9 +335,11 @@ async fn reclassify(
     name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
-    clicks::correct(db, verdicts).await?;
+    let wants_first = webhooks::wants_first_clicks(db).await?;
+    let first = clicks::correct(db, verdicts.iter().copied(), wants_first).await?;
     sketches::add(db, &moves.counts.visitors).await?;
     mark_stale(db, &moves.stale).await?;
+    first_clicks::report_corrected(db, &first, &verdicts, now).await?;
     Ok(changed.len() as u64)
 }
 
