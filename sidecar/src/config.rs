@@ -6,6 +6,7 @@
 
 mod layers;
 mod visits;
+mod webhooks;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
 pub use visits::Visits;
+pub use webhooks::Webhooks;
 
 /// The setting that names the file with check keys.
 const CHECK_KEYS: &str = "codes.check_keys_file";
@@ -63,6 +65,8 @@ pub struct Config {
     pub upkeep: Upkeep,
     /// `[visits]`
     pub visits: Visits,
+    /// `[webhooks]`
+    pub webhooks: Webhooks,
     /// `[log]`
     pub log: Log,
 }
@@ -235,6 +239,7 @@ impl Config {
                 },
             },
             visits: settings.visits()?,
+            webhooks: settings.webhooks()?,
             log: Log {
                 format: settings.one_of(
                     "log.format",

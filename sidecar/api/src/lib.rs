@@ -19,4 +19,5 @@ pub mod link;
 pub mod members;
 pub mod message;
 pub mod schema;
+pub mod webhook;
 pub mod words;

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use shortlink_core::api_key;
 use shortlink_core::codes::strategy::{CodeOrigin, StrategyName};
+use shortlink_core::visit::class::Class;
+use shortlink_core::webhook;
 use vocabulary::{MAX_CODE_LENGTH, State};
 
 /// Declares a type that represents a named schema.
@@ -58,6 +60,31 @@ word! {
         "pattern": "^[1-9A-Za-z][0-9A-Za-z]*$",
         "examples": ["1"],
     })
+}
+
+word! {
+    /// Class of a visit: the kind of its client.
+    pub VisitClass: one_of(split(Class::NAMES))
+}
+
+word! {
+    /// Type of an event.
+    pub EventType: one_of(split(webhook::EventType::NAMES))
+}
+
+word! {
+    /// Visits that are events: the first one of each link by a person, or each.
+    pub Clicks: one_of(split(webhook::Clicks::NAMES))
+}
+
+word! {
+    /// State of a webhook. One that is `failing` has an event whose last attempt has failed.
+    pub WebhookState: one_of(["active", "failing", "paused"])
+}
+
+word! {
+    /// Reason of a pause: a request; an event that could not be delivered for three days; or an endpoint that has answered 410.
+    pub PauseReason: one_of(split(webhook::PauseReason::NAMES))
 }
 
 word! {

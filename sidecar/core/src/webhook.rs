@@ -105,6 +105,12 @@ impl WebhookSettings {
         self.clicks == Clicks::First && self.events.contains(&EventType::LinkClicked)
     }
 
+    /// Reports whether events besides visits of the feed can be events of it.
+    pub fn wants_events(&self) -> bool {
+        let others = self.events.iter().any(|it| *it != EventType::LinkClicked);
+        self.wants_first_clicks() || others
+    }
+
     /// Reports whether every visit can be an event.
     pub fn wants_visits(&self) -> bool {
         self.clicks == Clicks::Each && self.events.contains(&EventType::LinkClicked)
@@ -165,6 +171,12 @@ pub struct Reached {
 /// The progress of each queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress(pub [Reached; QUEUES]);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::at(Reached::default())
+    }
+}
 
 impl Progress {
     /// All queues at the same place.

@@ -21,6 +21,7 @@ use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
+use shortlink_service::webhooks::Webhooks;
 use shortlink_store::{ReplicaState, Store};
 use vocabulary::RedirectStatus;
 
@@ -71,6 +72,8 @@ pub struct App {
     pub live: Option<Arc<LiveVisits>>,
     /// The feed of stored visits.
     pub feed: Arc<VisitFeed>,
+    /// Creates, changes and tests webhooks.
+    pub webhooks: Webhooks,
     /// The connection to Redis, for health checks.
     pub publisher: Arc<dyn Publisher>,
     /// The source of the current time.

@@ -58,6 +58,9 @@ permissions! {
     /// The caller may read campaigns.
     MayReadCampaigns(Caller): CampaignsRead;
 
+    /// The caller may manage webhooks.
+    MayManageWebhooks(Caller): WebhooksAdmin;
+
     /// The caller may manage API keys.
     MayManageKeys(Caller): KeysAdmin;
 

@@ -18,6 +18,7 @@ pub(super) const VISITS: &str = "v1";
 pub(super) const JOBS: &str = "j1";
 pub(super) const RECIPIENTS: &str = "r1";
 pub(super) const FEED: &str = "f1";
+pub(super) const ATTEMPTS: &str = "w1";
 
 /// An item of a listing by time: its moment and its code or id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ mod tests {
     fn every_listing_has_cursors_of_its_own() {
         let moment = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
         let item = Dated(moment, "abc".to_owned());
-        let prefixes = [LINKS, HISTORY, KEYS, AUDIT, VISITS, FEED];
+        let prefixes = [LINKS, HISTORY, KEYS, AUDIT, VISITS, FEED, ATTEMPTS];
         for prefix in prefixes {
             for other in prefixes {
                 let is_same = prefix == other;

@@ -48,7 +48,7 @@ values! {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FeedVisit")]
-struct FeedVisitBody {
+pub(super) struct FeedVisitBody {
     /// Id of the visit, the same in each answer and in exports to a warehouse.
     id: String,
     /// The caller's id of the link; null if the link has none, or was deleted.

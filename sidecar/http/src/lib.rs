@@ -43,6 +43,7 @@ mod rows;
 mod stalls;
 mod stats;
 mod visits;
+mod webhooks;
 mod wire;
 mod words;
 
@@ -50,6 +51,7 @@ pub use app::App;
 pub use proxy::ProxySecret;
 pub use requests::{AnswerCounters, Requests};
 pub use router::serve;
+pub use webhooks::describe_visit;
 
 #[cfg(test)]
 mod tests;

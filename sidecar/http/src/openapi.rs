@@ -14,7 +14,7 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, docs, domains, explain, health, keys, links,
-    live, metrics, qr, resolve, stats, visits,
+    live, metrics, qr, resolve, stats, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -71,6 +71,7 @@ fn document() -> Value {
             { "name": "links", "description": "Single links, and batches of any number of links." },
             { "name": "campaigns", "description": "Links with a common target and common settings." },
             { "name": "visits", "description": "Visits of links and their statistics." },
+            { "name": "webhooks", "description": "Endpoints that events are sent to." },
             { "name": "keys", "description": "API keys, their scopes, and the audit log." },
             { "name": "service", "description": "State and description of the service. No API key is needed." },
         ],
@@ -101,6 +102,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("visits", domains::operations()),
         ("visits", visits::operations()),
         ("visits", live::operations()),
+        ("webhooks", webhooks::operations()),
         ("keys", keys::operations()),
         ("keys", audit::operations()),
         ("service", health::operations()),

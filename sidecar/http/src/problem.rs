@@ -26,6 +26,8 @@ use shortlink_service::codes::strategy::DrawError;
 use shortlink_service::keys::KeyError;
 use shortlink_service::new_link::{LinkError, NoCode};
 
+use super::webhooks::too_many;
+
 /// The seconds after which a client should retry when a dependency is unavailable.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
@@ -157,6 +159,9 @@ problems! {
     clicks_not_counted(): CONFLICT, "clicks-not-counted", "Clicks are not counted",
         "Visits are in ClickHouse (visits.clickhouse), where the clicks of links are not counted. The visits of each link \
          are: its member visits.human.";
+
+    /// 409: there are as many webhooks as there can be.
+    too_many_webhooks(): CONFLICT, "too-many-webhooks", "There are too many webhooks", too_many();
 
     /// 409: the position of a feed is one that the database has not reached.
     cursor_ahead(): CONFLICT, "cursor-ahead", "The database has not reached this cursor",

@@ -28,6 +28,7 @@ mod requests;
 mod targets;
 mod visitors;
 mod visits;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ use shortlink_core::target::TargetPolicy;
 use shortlink_core::target::domains::{DomainRules, TargetDomains};
 use shortlink_core::testing::{ManualClock, MemoryPublisher};
 use shortlink_core::trace::Sampling;
+use shortlink_core::webhook::EndpointPolicy;
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
 use shortlink_service::codes::pool::Watermarks;
@@ -61,6 +63,7 @@ use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::testing::{POLICY, issuer, keep_key, leases, new_key};
 use shortlink_service::uploads::Uploads;
+use shortlink_service::webhooks::Webhooks;
 use shortlink_store::testing::TemporaryStore;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -237,6 +240,14 @@ impl Service {
                 live::LIMITS,
                 CancellationToken::new(),
             )),
+            webhooks: Webhooks {
+                store: Arc::clone(&kept.store),
+                sender: Arc::new(webhooks::Refusing),
+                policy: EndpointPolicy::default(),
+                clock: Arc::clone(&shared_clock),
+                counters: Arc::default(),
+                rng: StdRng::seed_from_u64(1003).into(),
+            },
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),

@@ -4,17 +4,11 @@ use schemars::json_schema;
 
 pub(crate) use shortlink_api::words::{
     CampaignId, CampaignState, Code, LinkState, LinkStrategy, RedirectStatus, Strategy, UploadId,
-    Url, redirect_statuses,
+    Url, VisitClass, redirect_statuses,
 };
 use shortlink_api::words::{one_of, split, word};
 use shortlink_core::bulk::{BulkAction, BulkState};
 use shortlink_core::ports;
-use shortlink_core::visit::class::Class;
-
-word! {
-    /// Class of a visit: the kind of its client.
-    pub(crate) VisitClass: one_of(split(Class::NAMES))
-}
 
 word! {
     /// Action of a job for each of its links.

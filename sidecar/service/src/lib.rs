@@ -39,3 +39,4 @@ pub mod testing;
 pub mod unvisited;
 pub mod uploads;
 pub mod visits;
+pub mod webhooks;

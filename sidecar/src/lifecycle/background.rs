@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::visitor::KeyRing;
 use shortlink_enrich::geo::Geo;
+use shortlink_http::describe_visit;
 use shortlink_service::behaviour::{self, Behaviour};
 use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::codes::leases;
@@ -22,6 +23,7 @@ use shortlink_service::retention::{self, Retention, RetentionPeriods};
 use shortlink_service::sweep::{Stage, Sweep, Swept};
 use shortlink_service::unvisited::{Expired, Unvisited};
 use shortlink_service::visits::{self, VisitWriter};
+use shortlink_service::webhooks::delivery::{self, Delivery};
 use shortlink_store::ReplicaWatch;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +58,7 @@ pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> anyhow::Result<(
     starter.start_replica()?;
     starter.start_bulk();
     starter.start_visits()?;
+    starter.start_webhooks()?;
     if parts.config.upkeep.lanes > 1 {
         let run = Run::new(starter.members, &starter.claims);
         parts.tasks.spawn(run.forever(lanes::EVERY, stop.clone()));
@@ -146,6 +149,21 @@ impl Starter<'_> {
             target_domains: config.links.domains.clone(),
         };
         self.run(BulkWorker::new(bulk), bulk::EVERY);
+    }
+
+    /// Starts the delivery of events to webhooks.
+    fn start_webhooks(&self) -> anyhow::Result<()> {
+        let delivery = Delivery::new(delivery::Parts {
+            store: Arc::clone(&self.claims.store),
+            feed: Arc::clone(&self.parts.feed),
+            sender: Arc::clone(&self.parts.sender),
+            clock: Arc::clone(&self.claims.clock),
+            describe: describe_visit,
+            counters: Arc::clone(&self.parts.webhook_counters),
+            rng: random::generator()?,
+        });
+        self.run(delivery, delivery::EVERY);
+        Ok(())
     }
 
     /// Starts the jobs for visits.

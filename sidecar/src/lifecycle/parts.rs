@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
 use rand::rngs::StdRng;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::ports::{Delivery, Publisher, RecordIndex};
 use shortlink_core::visit::Enrichment;
 use shortlink_core::visit::agent::Agents;
+use shortlink_core::webhook::MessageSender;
 use shortlink_enrich::agents::AgentReader;
 use shortlink_enrich::geo::Geo;
 use shortlink_http::{AnswerCounters, App, Requests};
@@ -33,8 +35,10 @@ use shortlink_service::resolve::{Replica, Resolver};
 use shortlink_service::sessions::Sessions;
 use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
+use shortlink_service::webhooks::{WebhookCounters, Webhooks};
 use shortlink_store as store;
 use shortlink_store::{ReplicaState, Store, StoreOptions};
+use shortlink_webhooks::HttpSender;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,6 +71,9 @@ pub(super) struct Parts {
     pub(super) enrichment: Option<Arc<Enrichment>>,
     pub(super) live: Option<Arc<LiveVisits>>,
     pub(super) feed: Arc<VisitFeed>,
+    /// Sends messages to the endpoints of webhooks.
+    pub(super) sender: Arc<dyn MessageSender>,
+    pub(super) webhook_counters: Arc<WebhookCounters>,
     /// All that runs in the background besides the worker of the outbox.
     pub(super) tasks: TaskTracker,
 }
@@ -126,6 +133,9 @@ impl Parts {
             _ => None,
         };
         let feed = Arc::new(VisitFeed::new(Arc::clone(&store), visits.live, shutdown));
+        let webhooks = &config.webhooks;
+        let sender = HttpSender::new(webhooks.policy.clone(), webhooks.timeout)
+            .context("the system's certificates can't be read")?;
         let leases = Arc::new(Leases::new(
             Arc::clone(&store),
             config.codes.rules.clone(),
@@ -161,6 +171,8 @@ impl Parts {
             enrichment,
             live,
             feed,
+            sender: Arc::new(sender),
+            webhook_counters: Arc::default(),
             tasks: TaskTracker::new(),
             config,
         };
@@ -245,6 +257,14 @@ impl Parts {
             visit_queue: self.visits.clone().map(|queue| queue as _),
             live: self.live.clone(),
             feed: Arc::clone(&self.feed),
+            webhooks: Webhooks {
+                store: store(),
+                sender: Arc::clone(&self.sender),
+                policy: self.config.webhooks.policy.clone(),
+                clock: clock(),
+                counters: Arc::clone(&self.webhook_counters),
+                rng: random::generator()?.into(),
+            },
             publisher: Arc::clone(&self.publisher),
             clock: clock(),
             policy: links.policy,

@@ -260,6 +260,8 @@ async fn edit(
             if in_clickhouse && webhook.settings.wants_first_clicks() {
                 return Ok(Some(WebhookChanged::NoFirstClicks));
             }
+            let last = events::last(db, in_clickhouse).await?;
+            begin(&mut webhook, &before.settings, last);
             let former = shown(&before.settings);
             detail = shown(&webhook.settings);
             detail.retain(|name, value| former.get(name) != Some(value));
@@ -314,6 +316,22 @@ async fn edit(
     };
     audit::append(db, &entry).await?;
     Ok(Some(WebhookChanged::Done(Box::new(webhook))))
+}
+
+/// Lets the events of a source that a change of settings has added begin now.
+fn begin(webhook: &mut Webhook, before: &WebhookSettings, last: Reached) {
+    let (settings, places) = (&webhook.settings, &mut webhook.progress.0);
+    let begin_visits = settings.wants_visits() && !before.wants_visits();
+    let begin_events = settings.wants_events() && !before.wants_events();
+    for place in places {
+        if begin_visits {
+            place.visits = last.visits;
+        }
+        if begin_events {
+            place.events = last.events;
+        }
+    }
+    webhook.fence += i64::from(begin_visits || begin_events);
 }
 
 /// Writes what users change.

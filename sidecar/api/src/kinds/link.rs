@@ -10,6 +10,7 @@ use shortlink_core::annotation::{
 use shortlink_core::codes::strategy::StrategyName;
 use shortlink_core::link::{Dedupe, Second, Window, WindowError};
 use shortlink_core::query;
+use shortlink_core::webhook::MAX_URL_LENGTH;
 use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
 
@@ -35,6 +36,14 @@ texts! {
         let example = ["https://shop.example.com/p?m={member}&c={code}"];
         json!({ "type": "string", "examples": example })
     };
+
+    /// The endpoint of a webhook.
+    EndpointUrl: |_| json!({
+        "type": "string",
+        "maxLength": MAX_URL_LENGTH,
+        "pattern": "^[Hh][Tt][Tt][Pp][Ss]?:",
+        "examples": ["https://hooks.example.com/clicks"],
+    });
 
     /// The id of a campaign.
     CampaignId: |generator| of::<words::CampaignId>(generator);

@@ -42,7 +42,9 @@ fn reach(operation: &str) -> Option<Reach> {
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" => Reach::OfAll,
         "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,
         "listKeys" | "createKey" | "getKey" | "changeKey" | "revokeKey" | "rotateKey"
-        | "listAudit" => Reach::ByScope,
+        | "listAudit" | "listWebhooks" | "createWebhook" | "getWebhook" | "changeWebhook"
+        | "deleteWebhook" | "pauseWebhook" | "resumeWebhook" | "rotateWebhook" | "replayWebhook"
+        | "testWebhook" | "listWebhookAttempts" => Reach::ByScope,
         "isAlive" | "isReady" | "getMetrics" | "getDocumentation" | "getDescription"
         | "followLink" => Reach::Public,
         _ => return None,
@@ -66,7 +68,7 @@ struct Owned {
 
 fn confined() -> NewKey {
     let mut scopes = Scope::ALL.to_vec();
-    scopes.retain(|scope| !matches!(scope, Scope::Admin | Scope::KeysAdmin));
+    scopes.retain(|scope| !matches!(scope, Scope::Admin | Scope::KeysAdmin | Scope::WebhooksAdmin));
     NewKey {
         policy: KeyPolicy {
             own_links_only: true,
@@ -412,7 +414,7 @@ async fn a_key_that_manages_keys_or_reads_the_audit_log_cannot_be_confined() {
         scene.service.call(admin, method, path, Some(body)).await
     };
     let policy = json!({"ownLinksOnly": true});
-    for scope in ["admin", "keys:admin"] {
+    for scope in ["admin", "keys:admin", "webhooks:admin"] {
         let body = json!({"name": "x", "scopes": ["links:read", scope], "policy": policy});
         let answer = send("POST", "/v1/keys", body).await;
         assert_eq!(
