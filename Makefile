@@ -73,7 +73,7 @@ test-packages: deb
 OF_SIDECAR := backup campaign_links cli clickhouse clients cluster_publishing clocks console console_campaigns console_keys console_live \
 	console_message console_statistics doctor domains_nodes erasure failover full_disk keys kills kubernetes lanes moves newcomer openapi operations packages postgres replica run \
 	schemathesis secured_publishing stops tidy traces transfer unique urls visits_feed visits_kept visits_kills visits_live visits_live_topologies \
-	visits_stored warehouse watch
+	visits_stored warehouse watch webhooks
 
 # TESTS: filters of the tests, instead of all that depend on nginx. Where headers are edited, once is enough.
 test-nginx: build

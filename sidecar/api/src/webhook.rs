@@ -35,7 +35,7 @@ members! {
         tags: Optional<Tags> = "tags" as "tag",
         /// Only visits of these classes. Default: of all classes.
         classes: Optional<List<Class, words::VisitClass>> = "classes" as "class",
-        /// Number of events of a message: 1 for a message with each event, or up to 1000 for a message with a list of those
+        /// Number of events of a message: 1 for a message per event, or up to 1000 for a message with a list of those
         /// that wait. Default: 1.
         max_batch: Always<Number<1, { MAX_BATCH }>> = "maxBatch",
     }

@@ -17,6 +17,7 @@ mod session;
 mod show;
 mod stats;
 mod values;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ pub enum RemoteCommand {
     Messages(Remote<messages::MessagesCommand>),
     /// Change many links of a running service in the background, over its API.
     Jobs(Remote<jobs::JobsCommand>),
+    /// Send events of a running service to endpoints, over its API.
+    Webhooks(Remote<webhooks::WebhooksCommand>),
     /// Show visit statistics of a running service, over its API.
     Stats(Remote<stats::StatsCommand>),
     /// Show how many codes of each length a running service uses, over its API.
@@ -86,6 +89,9 @@ impl RemoteCommand {
                 command.run(&Session::new(&client)?).await?;
             }
             Self::Stats(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
+            Self::Webhooks(Remote { command, client }) => {
+                command.run(&Session::new(&client)?).await?;
+            }
             Self::Codes(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
             Self::Codespace { client } => codespace::run(&Session::new(&client)?).await?,
         }

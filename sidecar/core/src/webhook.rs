@@ -44,7 +44,7 @@ pub const MAX_OVERLAP: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// The time for which events are stored, besides visits.
 pub const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// The pause after the first failed attempt, which doubles with each further one, and the longest pause.
+/// The pause after the first failed attempt, which doubles after every further one, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(900);
 
@@ -146,7 +146,7 @@ pub struct Webhook {
     pub delivered: u64,
     /// The number that progress is written with.
     pub fence: i64,
-    /// What is delivered.
+    /// The place up to which events are delivered.
     pub progress: Progress,
 }
 
@@ -244,7 +244,9 @@ pub fn batch_id<'a>(events: impl IntoIterator<Item = &'a str>) -> String {
 /// `chance` is from 0 to 1.
 pub fn back_off(failed: u32, chance: f64) -> Duration {
     let pause = FIRST_PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(16));
-    pause.min(LONGEST_PAUSE).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+    pause
+        .min(LONGEST_PAUSE)
+        .mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
 }
 
 /// A message to an endpoint.
@@ -263,7 +265,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Signs a message with each of some secrets.
+    /// Signs a message with all of some secrets.
     pub fn new(
         url: EndpointUrl,
         id: String,
@@ -333,7 +335,8 @@ pub struct Attempt {
 impl Attempt {
     /// Reports whether the message was accepted.
     pub fn is_delivered(&self) -> bool {
-        self.status.is_some_and(|status| (200..300).contains(&status))
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
     }
 }
 
@@ -359,7 +362,14 @@ mod tests {
     #[test]
     fn pauses_double_up_to_a_quarter_of_an_hour() {
         let seconds = |failed, chance| back_off(failed, chance).as_secs_f64();
-        for (failed, most) in [(1, 1.0), (2, 2.0), (5, 16.0), (10, 512.0), (11, 900.0), (9999, 900.0)] {
+        for (failed, most) in [
+            (1, 1.0),
+            (2, 2.0),
+            (5, 16.0),
+            (10, 512.0),
+            (11, 900.0),
+            (9999, 900.0),
+        ] {
             assert_eq!(seconds(failed, 1.0), most);
             assert_eq!(seconds(failed, 0.0), most / 2.0);
         }

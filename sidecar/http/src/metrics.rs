@@ -4,6 +4,7 @@
 
 mod process;
 mod text;
+mod webhooks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,6 +43,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     requests(&app, &mut text);
     jobs(&mut text);
     visits(&app, &mut text).await;
+    webhooks::messages(&app, &mut text);
     let (overdue, writable) = tokio::join!(overdue(&app), is_writable(&app));
     let waiting = overdue.map(|overdue| overdue.rows);
     metrics! { text;
@@ -270,6 +272,7 @@ async fn database(app: &App, has_clickhouse: bool, text: &mut Text) -> Result<()
         gauge "shortlink_visit_quarantine_entries",
             "Visits that could not be read and are in quarantine." = app.store.count_quarantine().await?;
     }
+    webhooks::state(app, text).await?;
     let usage = app.codespace.usage().await?;
     let lengths: Vec<String> = usage.iter().map(|it| it.length.to_string()).collect();
     let all = || lengths.iter().zip(&usage);

@@ -89,7 +89,7 @@ operations! {
         .also(changes).text("Continues with the events that wait, for another three days if they fail. Idempotent.")
     }
     post "/v1/webhooks/{id}/rotate", "rotateWebhook", "Gives a webhook a new secret", rotate {
-        .text("For `overlapSeconds` each message has two signatures, one with each secret.")
+        .text("For `overlapSeconds` each message has two signatures, one by each secret.")
         .takes_json::<SecretRotation, 1>([("day", json!({ "overlapSeconds": 86_400 }))])
         .answers::<SecretBody>(200, "The webhook with its new secret.")
     }
@@ -175,9 +175,24 @@ impl Given {
         });
         for (name, length) in [
             ("events", given.events.as_ref().map(Vec::len)),
-            ("campaignIds", given.campaign_ids.as_ref().and_then(|it| Some(it.as_ref()?.len()))),
-            ("tags", given.tags.as_ref().and_then(|it| Some(it.as_ref()?.len()))),
-            ("classes", given.classes.as_ref().and_then(|it| Some(it.as_ref()?.len()))),
+            (
+                "campaignIds",
+                given
+                    .campaign_ids
+                    .as_ref()
+                    .and_then(|it| Some(it.as_ref()?.len())),
+            ),
+            (
+                "tags",
+                given.tags.as_ref().and_then(|it| Some(it.as_ref()?.len())),
+            ),
+            (
+                "classes",
+                given
+                    .classes
+                    .as_ref()
+                    .and_then(|it| Some(it.as_ref()?.len())),
+            ),
         ] {
             if length == Some(0) {
                 fields.refuse(name, "must not be empty");

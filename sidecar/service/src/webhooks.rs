@@ -141,7 +141,7 @@ impl Webhooks {
     }
 }
 
-/// Signs a message of a webhook with each secret that is valid at a time.
+/// Signs a message of a webhook with all secrets that are valid at a time.
 fn sign(store: &Store, webhook: &Webhook, id: String, now: Timestamp, body: String) -> Message {
     let key = store.code_key();
     let versions = webhook.secret_versions(now);

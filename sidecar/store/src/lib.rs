@@ -76,9 +76,9 @@ pub use shared::errors;
 pub use shortlink_clickhouse::check_url as check_visits_url;
 pub use targets::TargetSearch;
 pub use visits::AgentsPass;
+pub use walks::{Found, Part, Pass, Share, Walk};
 pub use webhooks::events::StoredEvent;
 pub use webhooks::{Delivered, SettingsEditor, WebhookChange, WebhookChanged};
-pub use walks::{Found, Part, Pass, Share, Walk};
 
 /// Address and time limits of a store.
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ pub(super) mod visits;
 mod visits_of_far_codes;
 mod visits_of_many_values;
 mod visits_over_time;
+mod webhooks;
 mod writable;
 
 use std::num::NonZeroU64;

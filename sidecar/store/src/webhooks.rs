@@ -78,7 +78,7 @@ pub struct Delivered {
     pub id: String,
     /// The number that it was read with.
     pub fence: i64,
-    /// What is delivered.
+    /// The place up to which events are delivered.
     pub progress: Progress,
     /// The time of the first failed attempt for an event that is undelivered.
     pub failing_since: Option<Timestamp>,
@@ -157,17 +157,21 @@ impl Store {
         now: Timestamp,
     ) -> Result<Vec<String>, StoreError> {
         let args = (delivered, now);
-        self.run_tx("note what webhooks have got", args, |db, (delivered, now)| {
-            Box::pin(async move {
-                let mut lost = Vec::new();
-                for it in delivered {
-                    if !note(db, it, *now).await? {
-                        lost.push(it.id.clone());
+        self.run_tx(
+            "note what webhooks have got",
+            args,
+            |db, (delivered, now)| {
+                Box::pin(async move {
+                    let mut lost = Vec::new();
+                    for it in delivered {
+                        if !note(db, it, *now).await? {
+                            lost.push(it.id.clone());
+                        }
                     }
-                }
-                Ok(lost)
-            })
-        })
+                    Ok(lost)
+                })
+            },
+        )
         .await
     }
 
@@ -248,7 +252,12 @@ async fn edit(
     if matches!(change, WebhookChange::Settings(_)) {
         erasure::wait_for_ingestion(db).await?;
     }
-    let sql = sql!("SELECT ", COLUMNS, " FROM webhooks WHERE id = $1", FOR_UPDATE);
+    let sql = sql!(
+        "SELECT ",
+        COLUMNS,
+        " FROM webhooks WHERE id = $1",
+        FOR_UPDATE
+    );
     let Some(before) = db.one(sql, args![id], read).await? else {
         return Ok(None);
     };
@@ -417,7 +426,9 @@ fn shown(settings: &WebhookSettings) -> Map<String, Json> {
 /// Reads settings; events and classes that this version does not know are left out.
 fn from_json(text: &str) -> Option<WebhookSettings> {
     let json: Json = serde_json::from_str(text).ok()?;
-    let list = |name: &str| -> Option<Vec<&str>> { json[name].as_array()?.iter().map(Json::as_str).collect() };
+    let list = |name: &str| -> Option<Vec<&str>> {
+        json[name].as_array()?.iter().map(Json::as_str).collect()
+    };
     let campaigns = list("campaignIds").map(|ids| {
         let ids = ids.into_iter().map(|id| id.parse().ok());
         ids.collect::<Option<Vec<CampaignId>>>()
@@ -429,7 +440,10 @@ fn from_json(text: &str) -> Option<WebhookSettings> {
     Some(WebhookSettings {
         name: json["name"].as_str()?.to_owned(),
         url: EndpointUrl::from_stored(json["url"].as_str()?.to_owned()),
-        events: list("events")?.into_iter().filter_map(|it| it.parse().ok()).collect(),
+        events: list("events")?
+            .into_iter()
+            .filter_map(|it| it.parse().ok())
+            .collect(),
         clicks: json["clicks"].as_str()?.parse().ok()?,
         campaigns: match campaigns {
             Some(campaigns) => Some(campaigns?),

@@ -89,7 +89,10 @@ async fn a_message_arrives_with_its_id_time_and_signature() {
     let answer = sender.send(sent).await.expect("an answer");
     assert_eq!((answer.status, answer.is_accepted()), (204, true));
     let received = endpoint.received.lock().await.concat();
-    assert!(received.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{received}");
+    assert!(
+        received.starts_with("POST /a?b=c HTTP/1.1\r\n"),
+        "{received}"
+    );
     let signature = sign(&secret(), "click_1", at, "{}");
     for line in [
         "webhook-id: click_1",
@@ -123,7 +126,8 @@ async fn no_connection_is_made_to_an_address_that_is_not_admitted() {
 async fn a_redirect_is_an_answer_and_is_not_followed() {
     let other = Endpoint::start(OK).await;
     let location = format!("http://127.0.0.1:{}/", other.port);
-    let redirect = format!("HTTP/1.1 307 Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+    let redirect =
+        format!("HTTP/1.1 307 Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
     let endpoint = Endpoint::start(redirect).await;
     let url = format!("http://127.0.0.1:{}/", endpoint.port);
     let answer = sender(local(), LONG).send(message(&url)).await;

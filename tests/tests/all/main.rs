@@ -89,4 +89,5 @@ mod visits_stored;
 mod visits_topologies;
 mod warehouse;
 mod watch;
+mod webhooks;
 mod whole;

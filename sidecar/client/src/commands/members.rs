@@ -9,6 +9,7 @@ use shortlink_api::campaign::{CampaignSettings, DefaultMembers};
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::{LinkSettings, LinkTarget};
 use shortlink_api::members::{Member, Members};
+use shortlink_api::webhook::WebhookSettings;
 
 use super::values::{Pair, code_length, dedupe, moment, object};
 
@@ -42,6 +43,15 @@ impl Subject for Campaign {
     const SETTINGS: &'static [Member] = CampaignSettings::MEMBERS;
     const ARGUMENTS: &'static [&'static str] = &["name", "longUrl", "defaults"];
     const INNER: (&'static str, &'static [Member]) = ("defaults", DefaultMembers::MEMBERS);
+}
+
+/// A webhook.
+#[derive(Debug)]
+pub(super) struct Webhook;
+
+impl Subject for Webhook {
+    const SETTINGS: &'static [Member] = WebhookSettings::MEMBERS;
+    const ARGUMENTS: &'static [&'static str] = &["name", "url"];
 }
 
 /// The options of a change: the new members, and those to remove.

@@ -36,7 +36,9 @@ impl FromStr for Network {
         };
         let address: IpAddr = address.parse().map_err(|_error| InvalidNetwork)?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_error| InvalidNetwork))?;
+        let bits = bits.map_or(Ok(most), |bits| {
+            bits.parse().map_err(|_error| InvalidNetwork)
+        })?;
         let network = Self { address, bits };
         let is_first = bits <= most && mask(address, bits) == mask(address, most);
         is_first.then_some(network).ok_or(InvalidNetwork)
@@ -186,7 +188,10 @@ mod tests {
     fn policy(networks: &[&str]) -> EndpointPolicy {
         EndpointPolicy {
             plain_http: true,
-            networks: networks.iter().map(|it| it.parse().expect("a network")).collect(),
+            networks: networks
+                .iter()
+                .map(|it| it.parse().expect("a network"))
+                .collect(),
         }
     }
 
@@ -206,9 +211,21 @@ mod tests {
         ] {
             let network: Network = network.parse().expect("a network");
             let address = address.parse().expect("an address");
-            assert_eq!(network.contains(address), is_inside, "{network:?} {address}");
+            assert_eq!(
+                network.contains(address),
+                is_inside,
+                "{network:?} {address}"
+            );
         }
-        for text in ["", "10.1.0.0/33", "10.1.0.1/16", "fd00::/129", "a/8", "10.0.0.0/", "10.0.0.0/8/8"] {
+        for text in [
+            "",
+            "10.1.0.0/33",
+            "10.1.0.1/16",
+            "fd00::/129",
+            "a/8",
+            "10.0.0.0/",
+            "10.0.0.0/8/8",
+        ] {
             assert_eq!(text.parse::<Network>(), Err(InvalidNetwork), "{text}");
         }
     }
@@ -216,15 +233,39 @@ mod tests {
     #[test]
     fn private_addresses_are_refused_in_every_spelling() {
         for text in [
-            "http://127.0.0.1/", "http://127.1/", "http://0x7f000001/", "http://2130706433/", "http://0177.0.0.1/",
-            "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/",
-            "http://100.100.100.200/", "http://168.63.129.16/", "http://[fd00:ec2::254]/", "http://[fe80::1]/",
-            "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://0.0.0.0/", "http://localhost/",
-            "http://metadata.google.internal/", "http://router.local/", "http://service/", "http://\u{ff11}27.0.0.1/",
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://0x7f000001/",
+            "http://2130706433/",
+            "http://0177.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://10.0.0.1/",
+            "http://100.100.100.200/",
+            "http://168.63.129.16/",
+            "http://[fd00:ec2::254]/",
+            "http://[fe80::1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://0.0.0.0/",
+            "http://localhost/",
+            "http://metadata.google.internal/",
+            "http://router.local/",
+            "http://service/",
+            "http://\u{ff11}27.0.0.1/",
         ] {
-            assert_eq!(EndpointUrl::parse(text, &policy(&[])), Err(EndpointError::Private), "{text}");
+            assert_eq!(
+                EndpointUrl::parse(text, &policy(&[])),
+                Err(EndpointError::Private),
+                "{text}"
+            );
         }
-        for text in ["http://8.8.8.8/", "http://[2600::1]/", "https://hooks.example.com/a?b=c"] {
+        for text in [
+            "http://8.8.8.8/",
+            "http://[2600::1]/",
+            "https://hooks.example.com/a?b=c",
+        ] {
             assert!(EndpointUrl::parse(text, &policy(&[])).is_ok(), "{text}");
         }
         let local = policy(&["127.0.0.0/8", "::1"]);
@@ -235,7 +276,11 @@ mod tests {
             ("http://localhost/", true),
             ("http://10.0.0.1/", false),
         ] {
-            assert_eq!(EndpointUrl::parse(text, &local).is_ok(), is_allowed, "{text}");
+            assert_eq!(
+                EndpointUrl::parse(text, &local).is_ok(),
+                is_allowed,
+                "{text}"
+            );
         }
     }
 
@@ -250,11 +295,23 @@ mod tests {
             ("hooks.example.com", EndpointError::NoUrl),
             ("ftp://hooks.example.com/", EndpointError::NoUrl),
             ("http://hooks.example.com/", EndpointError::Plain),
-            ("https://user@hooks.example.com/", EndpointError::Credentials),
-            ("https://:secret@hooks.example.com/", EndpointError::Credentials),
+            (
+                "https://user@hooks.example.com/",
+                EndpointError::Credentials,
+            ),
+            (
+                "https://:secret@hooks.example.com/",
+                EndpointError::Credentials,
+            ),
             ("https://hooks.example.com/#a", EndpointError::Fragment),
-            (&format!("https://hooks.example.com/{}", "a".repeat(MAX_URL_LENGTH)), EndpointError::TooLong),
-            (&format!("https://hooks.example.com/{}", "ü".repeat(1000)), EndpointError::TooLong),
+            (
+                &format!("https://hooks.example.com/{}", "a".repeat(MAX_URL_LENGTH)),
+                EndpointError::TooLong,
+            ),
+            (
+                &format!("https://hooks.example.com/{}", "ü".repeat(1000)),
+                EndpointError::TooLong,
+            ),
         ] {
             assert_eq!(parse(text), Err(error), "{text}");
         }

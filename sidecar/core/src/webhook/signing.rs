@@ -53,9 +53,17 @@ mod tests {
     fn a_signature_is_that_of_the_specification() {
         // Of Python's hmac with the secret whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=.
         let secret = Secret(std::array::from_fn(|place| place as u8));
-        assert_eq!(secret.to_text(), "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+        assert_eq!(
+            secret.to_text(),
+            "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+        );
         let at = Timestamp::from_second(1_614_265_330).expect("a time");
-        let signature = sign(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, r#"{"test": 2432232314}"#);
+        let signature = sign(
+            &secret,
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            at,
+            r#"{"test": 2432232314}"#,
+        );
         assert_eq!(signature, "v1,O4Gjv1HqPqsMrjmczoggs/sWA8gZD0VyHG+fLh4+ktI=");
     }
 

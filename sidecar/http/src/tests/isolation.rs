@@ -41,10 +41,24 @@ fn reach(operation: &str) -> Option<Reach> {
         "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" => Reach::OfAll,
         "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,
-        "listKeys" | "createKey" | "getKey" | "changeKey" | "revokeKey" | "rotateKey"
-        | "listAudit" | "listWebhooks" | "createWebhook" | "getWebhook" | "changeWebhook"
-        | "deleteWebhook" | "pauseWebhook" | "resumeWebhook" | "rotateWebhook" | "replayWebhook"
-        | "testWebhook" | "listWebhookAttempts" => Reach::ByScope,
+        "listKeys"
+        | "createKey"
+        | "getKey"
+        | "changeKey"
+        | "revokeKey"
+        | "rotateKey"
+        | "listAudit"
+        | "listWebhooks"
+        | "createWebhook"
+        | "getWebhook"
+        | "changeWebhook"
+        | "deleteWebhook"
+        | "pauseWebhook"
+        | "resumeWebhook"
+        | "rotateWebhook"
+        | "replayWebhook"
+        | "testWebhook"
+        | "listWebhookAttempts" => Reach::ByScope,
         "isAlive" | "isReady" | "getMetrics" | "getDocumentation" | "getDescription"
         | "followLink" => Reach::Public,
         _ => return None,
@@ -68,7 +82,12 @@ struct Owned {
 
 fn confined() -> NewKey {
     let mut scopes = Scope::ALL.to_vec();
-    scopes.retain(|scope| !matches!(scope, Scope::Admin | Scope::KeysAdmin | Scope::WebhooksAdmin));
+    scopes.retain(|scope| {
+        !matches!(
+            scope,
+            Scope::Admin | Scope::KeysAdmin | Scope::WebhooksAdmin
+        )
+    });
     NewKey {
         policy: KeyPolicy {
             own_links_only: true,

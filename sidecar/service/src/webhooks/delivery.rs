@@ -22,10 +22,10 @@ use super::{WebhookCounters, sign};
 use crate::feed::{Reading, VisitFeed};
 use crate::jobs::{Job, Next};
 
-/// The interval at which webhooks are looked for while there are none.
+/// The interval of the check for webhooks while there are none.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// The interval at which changes of webhooks are looked for.
+/// The interval of the check for changes of webhooks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The interval at which progress is written.
@@ -34,7 +34,7 @@ const NOTE_EVERY: Duration = Duration::from_millis(250);
 /// The interval at which the place of the events of a time is noted, for replays.
 const MARK_EVERY: Duration = Duration::from_secs(60);
 
-/// The interval at which new events are looked for.
+/// The interval of the check for new events.
 const READ_EVERY: Duration = Duration::from_millis(200);
 
 /// The duration of a step.
@@ -323,7 +323,7 @@ impl Job for Delivery {
     type Error = StoreError;
     const NAME: &'static str = "webhooks";
     const FAILURE: &'static str = "events are not delivered to webhooks; trying again";
-    const LEASE: Option<Duration> = Some(Duration::from_secs(15));
+    const LEASE: Option<Duration> = Some(Duration::from_secs(6));
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.sending = JoinSet::new();

@@ -1,4 +1,4 @@
-//! A webhook while its events are delivered: its queues, and what waits in them.
+//! A webhook while its events are delivered: its queues, and the events in them.
 //!
 //! Each event is in the queue of its subject, and a queue has one message under way at a time. So the events of a link
 //! arrive in their order, and an event that is refused holds up those of its queue only, until [`WINDOW`] events wait.
@@ -82,7 +82,7 @@ pub(super) struct Ready {
 pub(super) struct Endpoint {
     pub(super) webhook: Webhook,
     queues: Vec<Queue>,
-    /// What has been read.
+    /// The place up to which events were read.
     pub(super) read: Reached,
     waiting: usize,
     under_way: usize,
@@ -144,7 +144,15 @@ impl Endpoint {
         }
         let id = click_id(number, at);
         if let Some(data) = describe(visit) {
-            self.push(place, Source::Visits, number, id, at, EventType::LinkClicked.name(), &data);
+            self.push(
+                place,
+                Source::Visits,
+                number,
+                id,
+                at,
+                EventType::LinkClicked.name(),
+                &data,
+            );
         }
     }
 
@@ -177,7 +185,15 @@ impl Endpoint {
             data = event.data.and_then(|data| RawValue::from_string(data).ok());
         }
         if let Some(data) = data {
-            self.push(place, Source::Events, event.number, id, at, &event.event, &data);
+            self.push(
+                place,
+                Source::Events,
+                event.number,
+                id,
+                at,
+                &event.event,
+                &data,
+            );
         }
     }
 
@@ -187,7 +203,9 @@ impl Endpoint {
         let of_campaign = |ids: &Vec<_>| visit.campaign.is_some_and(|id| ids.contains(&id));
         let has_tag = |tags: &Vec<String>| tags.iter().any(|tag| visit.tags.contains(tag));
         let of_class = |classes: &Vec<shortlink_core::visit::class::Class>| {
-            classes.iter().any(|class| class.name() == visit.visit.class)
+            classes
+                .iter()
+                .any(|class| class.name() == visit.visit.class)
         };
         settings.campaigns.as_ref().is_none_or(of_campaign)
             && settings.tags.as_ref().is_none_or(has_tag)
@@ -253,9 +271,8 @@ impl Endpoint {
                 let at = sent.clone().map(|event| event.at).max().unwrap_or_default();
                 let id = batch_id(sent.map(|event| &*event.id));
                 let list = bodies.join(",");
-                let body = format!(
-                    r#"{{"type":"batch","id":"{id}","timestamp":"{at}","data":[{list}]}}"#
-                );
+                let body =
+                    format!(r#"{{"type":"batch","id":"{id}","timestamp":"{at}","data":[{list}]}}"#);
                 (id, body)
             } else {
                 let event = &queue.events[0];
@@ -274,7 +291,8 @@ impl Endpoint {
     /// The time of the next attempt of a queue that waits for it.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         let idle = self.queues.iter().filter(|queue| queue.sent == 0);
-        idle.filter_map(|queue| Some(queue.retry.as_ref()?.next)).min()
+        idle.filter_map(|queue| Some(queue.retry.as_ref()?.next))
+            .min()
     }
 
     /// Takes the outcome of a message.
@@ -376,7 +394,7 @@ impl Endpoint {
         }
     }
 
-    /// What each queue has delivered: everything before its first event that waits, or everything that was read.
+    /// The place up to which each queue has delivered: everything before its first event that waits, or everything that was read.
     fn progress(&self) -> Progress {
         let before = |queue: &Queue, source| {
             let first = queue.events.iter().find(|event| event.source == source);

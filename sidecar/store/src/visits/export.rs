@@ -122,10 +122,7 @@ impl Store {
 }
 
 /// Returns the greatest number that a visit may have by now.
-pub(crate) async fn last_number(
-    db: &mut Db<'_>,
-    in_clickhouse: bool,
-) -> Result<i64, sqlx::Error> {
+pub(crate) async fn last_number(db: &mut Db<'_>, in_clickhouse: bool) -> Result<i64, sqlx::Error> {
     let sql = if in_clickhouse { NUMBERED } else { STORED };
     db.get(sql, &[], |row| row.get("stored")).await
 }

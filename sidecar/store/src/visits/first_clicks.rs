@@ -92,8 +92,9 @@ pub(super) async fn report_corrected<'a>(
     let visits = visits.iter().filter(|((_, verdict), key)| {
         verdict.classification.class == Class::Human && links.contains(key)
     });
-    let by_number: BTreeMap<i64, &StoredVisit> =
-        visits.map(|((visit, _), _)| (visit.number, visit)).collect();
+    let by_number: BTreeMap<i64, &StoredVisit> = visits
+        .map(|((visit, _), _)| (visit.number, visit))
+        .collect();
     let visits = by_number.into_values().map(|visit| Human {
         number: visit.number,
         code: visit.code.clone(),

@@ -15,8 +15,8 @@ use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
 use super::{
-    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, first_clicks, ranges, sketches,
-    some,
+    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, first_clicks,
+    ranges, sketches, some,
 };
 use crate::db::Db;
 use crate::rows::ids_of;

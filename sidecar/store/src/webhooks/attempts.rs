@@ -26,7 +26,8 @@ impl Store {
              WHERE webhook_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
         );
         let values = args![webhook, before.unwrap_or(i64::MAX), limit];
-        self.all("list attempts of a webhook", sql, values, read).await
+        self.all("list attempts of a webhook", sql, values, read)
+            .await
     }
 
     /// Adds an attempt to the log, such as a test.

@@ -56,21 +56,26 @@ pub(crate) async fn append(
     if events.is_empty() {
         return Ok(());
     }
-    let sql = sql!("UPDATE webhook_clock SET last = last + $1 WHERE id = 1 RETURNING last - $1 AS before");
+    let sql = sql!(
+        "UPDATE webhook_clock SET last = last + $1 WHERE id = 1 RETURNING last - $1 AS before"
+    );
     let count = events.len() as i64;
     let before: i64 = db.get(sql, args![count], |row| row.get("before")).await?;
-    let rows = events.iter().enumerate().map(|(place, it)| -> [Value<'_>; 8] {
-        [
-            (before + 1 + place as i64).into(),
-            now.into(),
-            it.event.name().into(),
-            number(it.campaign),
-            (&it.subject).into(),
-            number(it.visit.map(|(number, _)| number)),
-            number(it.visit.map(|(_, at)| at)),
-            (&it.data).into(),
-        ]
-    });
+    let rows = events
+        .iter()
+        .enumerate()
+        .map(|(place, it)| -> [Value<'_>; 8] {
+            [
+                (before + 1 + place as i64).into(),
+                now.into(),
+                it.event.name().into(),
+                number(it.campaign),
+                (&it.subject).into(),
+                number(it.visit.map(|(number, _)| number)),
+                number(it.visit.map(|(_, at)| at)),
+                (&it.data).into(),
+            ]
+        });
     let into = sql!(
         "INSERT INTO webhook_events (number, at, type, campaign_id, subject, visit_id, visit_at, data)"
     );
@@ -117,7 +122,8 @@ pub(super) async fn reached_at(
     db: &mut Db<'_>,
     since: Timestamp,
 ) -> Result<Result<Reached, Timestamp>, sqlx::Error> {
-    let sql = sql!("SELECT visits, events FROM webhook_marks WHERE at <= $1 ORDER BY at DESC LIMIT 1");
+    let sql =
+        sql!("SELECT visits, events FROM webhook_marks WHERE at <= $1 ORDER BY at DESC LIMIT 1");
     let read = |row: &Row| {
         Ok(Reached {
             visits: row.get("visits")?,
@@ -168,7 +174,11 @@ impl Store {
     }
 
     /// Reads the events behind a number in their order, at most `limit`.
-    pub async fn events_after(&self, after: i64, limit: u32) -> Result<Vec<StoredEvent>, StoreError> {
+    pub async fn events_after(
+        &self,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
         self.read("read events", (after, limit), |db, (after, limit)| {
             Box::pin(events(db, *after, *limit))
         })
@@ -199,12 +209,12 @@ async fn events(db: &mut Db<'_>, after: i64, limit: u32) -> Result<Vec<StoredEve
         db.all(sql, args![after, limit], read).await?;
     let wanted: Vec<(i64, i64)> = found.iter().filter_map(|(_, visit)| *visit).collect();
     let visits = export::by_numbers(db, &wanted).await?;
-    let mut visits: HashMap<i64, ExportedVisit> = visits
-        .into_iter()
-        .map(|it| (it.visit.number, it))
-        .collect();
+    let mut visits: HashMap<i64, ExportedVisit> =
+        visits.into_iter().map(|it| (it.visit.number, it)).collect();
     let found = found.into_iter().map(|(event, visit)| StoredEvent {
-        visit: visit.and_then(|(number, _)| visits.remove(&number)).map(Box::new),
+        visit: visit
+            .and_then(|(number, _)| visits.remove(&number))
+            .map(Box::new),
         ..event
     });
     Ok(found.collect())
