@@ -69,7 +69,7 @@ members! {
         /// have ended or were deleted count. Default: any number.
         max_links: Optional<Count> = "maxLinks",
         /// The key reaches only links and campaigns that were created with it, or with those that it was rotated from and
-        /// to. Not with the scopes `admin` and `keys:admin`. Default: false.
+        /// to. Not with the scopes `admin`, `keys:admin` and `webhooks:admin`. Default: false.
         own_links_only: Always<Truth> = "ownLinksOnly",
     }
 }

@@ -11,6 +11,8 @@ const LIMIT = 50;
 const ACTIONS = [
   'link.change', 'link.pause', 'link.resume', 'link.revoke', 'link.end', 'link.expire',
   'campaign.create', 'campaign.change', 'campaign.pause', 'campaign.resume', 'campaign.revoke',
+  'webhook.create', 'webhook.change', 'webhook.pause', 'webhook.resume', 'webhook.rotate', 'webhook.replay',
+  'webhook.delete',
   'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase', 'visits.export',
   'session.begin', 'session.end',
 ];

@@ -53,6 +53,16 @@ named! {
     pub enum EventType: "event" {
         /// A link was visited.
         LinkClicked = "link.clicked",
+        /// A campaign was created.
+        CampaignCreated = "campaign.created",
+        /// A campaign was changed.
+        CampaignChanged = "campaign.changed",
+        /// A campaign was paused.
+        CampaignPaused = "campaign.paused",
+        /// A campaign's pause was ended.
+        CampaignResumed = "campaign.resumed",
+        /// A campaign was revoked.
+        CampaignRevoked = "campaign.revoked",
     }
 }
 

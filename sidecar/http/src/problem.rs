@@ -427,7 +427,7 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Rotated => Self::key_rotated(),
             KeyRefusal::OwnLinksOnly => Self::invalid(
                 "/policy/ownLinksOnly",
-                "can't be with the scopes admin and keys:admin",
+                "can't be with the scopes admin, keys:admin and webhooks:admin",
             ),
             KeyRefusal::LastAdmin => Self::last_admin(),
         }

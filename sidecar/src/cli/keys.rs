@@ -65,7 +65,7 @@ pub(super) struct CreateArguments {
     #[arg(long, value_parser = parse_name)]
     name: String,
     /// Scope of the API key: links:read, links:write, campaigns:read, campaigns:write, stats:read,
-    /// keys:admin or admin. Can be repeated.
+    /// webhooks:admin, keys:admin or admin. Can be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE")]
     scopes: Vec<Scope>,
     /// Time of expiry in the future, such as 2030-12-31T23:59:59Z. Default: the key does not expire.
@@ -103,7 +103,7 @@ pub(super) struct CreateArguments {
     #[arg(long, value_name = "LINKS")]
     max_links: Option<NonZeroU64>,
     /// Let the API key reach only links and campaigns that were created with it, or with those that it is rotated to.
-    /// Not with the scopes admin and keys:admin.
+    /// Not with the scopes admin, keys:admin and webhooks:admin.
     #[arg(long)]
     own_links_only: bool,
 }

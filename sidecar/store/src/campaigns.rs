@@ -3,14 +3,16 @@
 //! Only this file names the columns of a campaign.
 
 use jiff::Timestamp;
-use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::audit::{Action, AuditEntry, ChangedBy};
 use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget};
 use shortlink_core::ports::{CampaignEditor, StoreError};
+use shortlink_core::webhook::EventType;
 use vocabulary::{CampaignId, Validity};
 
 use super::db::Db;
 use super::sql::{FOR_UPDATE, IN_NUMBERS, IN_TEXTS, Sql, sql};
 use super::value::{Row, Value, args, invalid};
+use super::webhooks::events::{self, NewEvent};
 use super::{Store, audit, defaults};
 
 /// The columns that a change may change, whose values [`values`] gives.
@@ -124,7 +126,9 @@ async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx
         key_id: Some(created_by.clone()),
         action: Action::CampaignCreate,
     };
-    audit::append(db, &by.of_campaign(&created, None)).await?;
+    let entry = by.of_campaign(&created, None);
+    audit::append(db, &entry).await?;
+    report(db, entry, &created).await?;
     Ok(id)
 }
 
@@ -139,8 +143,11 @@ async fn edit(
         return Ok(None);
     };
     let edit = editor(before.clone());
+    let mut entry = None;
     if let CampaignEdit::Changed(campaign) = &edit {
-        audit::append(db, &by.of_campaign(campaign, Some(&before))).await?;
+        let changed = by.of_campaign(campaign, Some(&before));
+        audit::append(db, &changed).await?;
+        entry = Some((changed, campaign.clone()));
         let sql = sql!(
             "UPDATE campaigns SET (",
             CHANGEABLE,
@@ -154,7 +161,43 @@ async fn edit(
     if let CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign) = &edit {
         enqueue(db, campaign, campaign.updated_at).await?;
     }
+    if let Some((entry, campaign)) = entry {
+        report(db, entry, &campaign).await?;
+    }
     Ok(Some(edit))
+}
+
+/// Reports a new or changed campaign to webhooks. The transaction locks nothing after this.
+async fn report(
+    db: &mut Db<'_>,
+    entry: AuditEntry,
+    campaign: &Campaign,
+) -> Result<(), sqlx::Error> {
+    let event = match entry.action {
+        Action::CampaignCreate => EventType::CampaignCreated,
+        Action::CampaignChange => EventType::CampaignChanged,
+        Action::CampaignPause => EventType::CampaignPaused,
+        Action::CampaignResume => EventType::CampaignResumed,
+        Action::CampaignRevoke => EventType::CampaignRevoked,
+        _ => return Ok(()),
+    };
+    let mut changed = entry.detail;
+    changed.remove("revision");
+    let data = serde_json::json!({
+        "campaignId": campaign.id.to_string(),
+        "name": campaign.name,
+        "externalId": campaign.external_id,
+        "revision": campaign.revision,
+        "changed": changed,
+    });
+    let event = NewEvent {
+        event,
+        campaign: Some(campaign.id.get().cast_signed()),
+        subject: format!("campaign:{}", campaign.id),
+        visit: None,
+        data: Some(data.to_string()),
+    };
+    events::report(db, event, entry.at).await
 }
 
 /// Has a campaign wait to be published, in the transaction that has stored it.

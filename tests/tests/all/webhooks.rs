@@ -293,7 +293,8 @@ fn outlive_kills(database: &str, directory: &std::path::Path) {
             sidecar.kill();
             // Settings that change meanwhile lose no event, and put no two of a link on their way.
             let port = sidecars[((kill + 1) % 2) as usize].port;
-            let body = json!({"maxBatch": [20, 1, 50][(kill % 3) as usize]});
+            let most = [20, 1, 50][(kill % 3) as usize];
+            let body = json!({"maxBatch": most});
             let path = format!("/v1/webhooks/{batched}");
             let changed = api(port, &key, "PATCH", &path, Some(&body));
             assert_eq!(changed.status, 200);

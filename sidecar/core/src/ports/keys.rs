@@ -67,7 +67,9 @@ pub enum KeyRefusal {
     #[error("the API key has been rotated already")]
     Rotated,
     /// The key would have a scope that reaches the links of others.
-    #[error("an API key with ownLinksOnly cannot have the scopes admin and keys:admin")]
+    #[error(
+        "an API key with ownLinksOnly cannot have the scopes admin, keys:admin and webhooks:admin"
+    )]
     OwnLinksOnly,
     /// No key would be left that may do everything.
     #[error("this is the last live API key with the scope admin")]

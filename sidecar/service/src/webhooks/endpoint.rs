@@ -362,7 +362,7 @@ impl Endpoint {
 
     /// Returns whether reading has passed further events that are none of this webhook.
     fn moved(&self) -> bool {
-        self.waiting == 0 && self.webhook.progress != Progress::at(self.read)
+        self.waiting == 0 && self.webhook.progress != self.progress()
     }
 
     /// The time of the oldest event that waits.

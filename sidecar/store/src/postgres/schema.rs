@@ -33,6 +33,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0020_visit_order",
     "0021_visit_sink",
     "0022_link_clicks",
+    "0023_webhooks",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -36,6 +36,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0025_visit_ids",
     "0026_visit_sink",
     "0027_link_clicks",
+    "0028_webhooks",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

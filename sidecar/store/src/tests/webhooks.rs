@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use shortlink_core::ports::TimeSpan;
-use shortlink_core::testing::{link, moment};
+use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::campaign::CampaignEdit;
+use shortlink_core::ports::{CampaignEditor, TimeSpan};
+use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::stored::Verdict;
 use shortlink_core::webhook::{
@@ -28,6 +30,7 @@ in_every_store! {
     progress_is_written_by_the_last_holder_only,
     a_replay_begins_at_the_place_of_its_time,
     the_log_has_the_latest_attempts,
+    changes_of_campaigns_are_events,
 }
 
 const AT: &str = "2026-06-01T12:00:00Z";
@@ -364,6 +367,43 @@ async fn the_log_has_the_latest_attempts(fixture: Fixture) {
     let next = store.webhook_attempts("wh_1", Some(page[1].0), 5000).await;
     assert_eq!(next.expect("a store").len(), 998);
     assert_eq!(fixture.count("webhook_attempts").await, 1000);
+}
+
+async fn changes_of_campaigns_are_events(fixture: Fixture) {
+    let store = &*fixture.store;
+    store.create_campaign(&campaign()).await.expect("room");
+    created(store, webhook(Clicks::First)).await;
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    for (action, is_change) in [
+        (Action::CampaignChange, true),
+        (Action::CampaignChange, false),
+        (Action::CampaignRevoke, true),
+    ] {
+        let by = ChangedBy {
+            key_id: None,
+            action,
+        };
+        let edit: CampaignEditor = Box::new(move |mut campaign| {
+            if !is_change {
+                return CampaignEdit::Unchanged(campaign);
+            }
+            campaign.revision += 1;
+            campaign.name = format!("name {}", campaign.revision);
+            CampaignEdit::Changed(campaign)
+        });
+        let edited = store.edit_campaign(id, &by, edit).await;
+        edited.expect("a store").expect("a campaign");
+    }
+    let events = store.events_after(0, 10).await.expect("a store");
+    let names: Vec<&str> = events.iter().map(|it| &*it.event).collect();
+    assert_eq!(
+        names,
+        ["campaign.created", "campaign.changed", "campaign.revoked"]
+    );
+    assert!(events.iter().all(|it| it.campaign == Some(id)));
+    let data = events[1].data.as_deref().expect("data");
+    let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(data["changed"], serde_json::json!({"name": "name 2"}));
 }
 
 #[tokio::test]

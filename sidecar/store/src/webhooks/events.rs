@@ -85,6 +85,19 @@ pub(crate) async fn append(
     db.insert(into, types, sql!(""), rows).await
 }
 
+/// Stores an event, if a webhook gets such ones. The transaction locks nothing after this.
+pub(crate) async fn report(
+    db: &mut Db<'_>,
+    event: NewEvent,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let sql = sql!("SELECT 1 AS found FROM webhooks LIMIT 1");
+    if db.one(sql, &[], |_row| Ok(())).await?.is_some() {
+        append(db, &[event], now).await?;
+    }
+    Ok(())
+}
+
 /// Deletes the events of visits that are erased.
 pub(crate) async fn remove_of_visits(db: &mut Db<'_>, visits: &[i64]) -> Result<(), sqlx::Error> {
     let sql = sql!("DELETE FROM webhook_events WHERE visit_id", IN_NUMBERS);
