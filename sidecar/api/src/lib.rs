@@ -8,6 +8,7 @@
 
 pub mod campaign;
 pub mod cells;
+pub mod conversion;
 pub mod csv_parser;
 pub mod encoding;
 pub mod faults;

@@ -3,6 +3,7 @@
 
 mod campaigns;
 mod codespace;
+mod conversions;
 pub mod domains;
 mod explain;
 mod export;
@@ -35,6 +36,8 @@ pub enum RemoteCommand {
     Campaigns(Remote<campaigns::CampaignsCommand>),
     /// Replace the URLs of messages by short links of a running service, over its API.
     Messages(Remote<messages::MessagesCommand>),
+    /// Report and count conversions of links of a running service, over its API.
+    Conversions(Remote<conversions::ConversionsCommand>),
     /// Change many links of a running service in the background, over its API.
     Jobs(Remote<jobs::JobsCommand>),
     /// Send events of a running service to endpoints, over its API.
@@ -80,6 +83,9 @@ impl RemoteCommand {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Messages(Remote { command, client }) => {
+                return command.run(&Session::new(&client)?).await;
+            }
+            Self::Conversions(Remote { command, client }) => {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Jobs(Remote { command, client }) => {

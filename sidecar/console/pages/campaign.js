@@ -3,6 +3,7 @@
 import { actions } from '../actions.js';
 import { get } from '../api.js';
 import { clicks } from '../clicks.js';
+import { conversions } from '../conversions.js';
 import { h } from '../dom.js';
 import { badge, count, created, when } from '../format.js';
 import { t } from '../i18n.js';
@@ -16,7 +17,7 @@ export async function show(context, [id]) {
   const { heading, at, may, again } = context;
   const [campaign, size] = await Promise.all([get(`/v1/campaigns/${id}`), sizeOf(id)]);
   const { name, state } = campaign;
-  const clicked = await clicks({ campaign, may });
+  const [clicked, converted] = await Promise.all([clicks({ campaign, may }), conversions({ campaign, may })]);
   const title = t('campaign.title', { name });
   const canChange = may('campaigns:write') && state !== 'revoked';
   const links = h('span', { 'data-links': '' }, numberOf(size));
@@ -49,6 +50,7 @@ export async function show(context, [id]) {
         fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
     may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
     clicked,
+    converted,
     statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
   ].filter(Boolean) };
 }

@@ -5,7 +5,7 @@ import { has, t } from '../i18n.js';
 
 const SCOPES = [
   'links:read', 'links:write', 'campaigns:read', 'campaigns:write', 'stats:read', 'webhooks:admin',
-  'keys:admin', 'admin',
+  'conversions:write', 'keys:admin', 'admin',
 ];
 
 /** A scope with its description. */

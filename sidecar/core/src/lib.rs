@@ -12,6 +12,7 @@ pub mod bulk;
 pub mod campaign;
 pub mod clock;
 pub mod codes;
+pub mod conversion;
 pub mod durations;
 pub mod ended;
 pub mod link;

@@ -25,6 +25,7 @@ use shortlink_service::webhooks::Webhooks;
 use shortlink_store::{ReplicaState, Store};
 use vocabulary::RedirectStatus;
 
+use super::batch::conversions::ConversionCounters;
 use super::proxy::ProxySecret;
 use super::requests::{AnswerCounters, Requests};
 
@@ -60,6 +61,8 @@ pub struct App {
     pub domains: Domains,
     /// Counts of answers.
     pub answers: AnswerCounters,
+    /// Counts of rows of conversions.
+    pub conversions: ConversionCounters,
     /// Measurements of requests.
     pub requests: Requests,
     /// The sampling of requests whose callers do not decide it.

@@ -67,6 +67,9 @@ permissions! {
     /// The caller may read visits.
     MayReadStats(Caller): StatsRead;
 
+    /// The caller may report conversions.
+    MayConvert(Caller): ConversionsWrite;
+
     /// The caller may read visits; a long response checks again whether that still holds.
     MayListen(Admission): StatsRead;
 

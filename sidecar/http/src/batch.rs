@@ -9,6 +9,7 @@
 //! chunks begin, and the outcome of each chunk is stored with its links.
 
 mod chunks;
+pub(super) mod conversions;
 mod futile;
 mod messages;
 mod results;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
@@ -37,7 +38,7 @@ use shortlink_service::access::{Caller, ChargeError};
 use shortlink_service::new_link::{LinkError, NewLink};
 use shortlink_service::repeat::{RowResult, RowsDigest};
 
-use super::app::SharedApp;
+use super::app::{App, SharedApp};
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
@@ -176,26 +177,13 @@ async fn answer(
     query: Option<String>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
-    let charset = charset(&headers).map(|name| Charset::by_name(&name).ok_or(name));
-    let charset = charset
-        .transpose()
-        .map_err(|name| Problem::other_charset(&name))?;
-    let said = SaidOfAll::read(&app, &caller, &query.unwrap_or_default(), format).await?;
+    let (incoming, said) = Incoming::read(&app, &caller, &headers, query).await?;
     let idempotency_key = idempotency_key(&headers)?;
-    let answers_array = wants_array(&headers, format);
-    if answers_array && said.has_summary {
-        return Err(no_summary());
-    }
-    let csv = Csv {
-        first_line: header(&headers, FIRST_LINE).and_then(|line| line.parse().ok()),
-        ..said.csv.clone()
-    };
-    let rows = Rows::new(format, app.body_limit_bytes, csv).encoded(charset.unwrap_or_default());
     let upload = said.upload.unwrap_or_else(|| {
         let key_id = &caller.key().id;
         app.uploads.of(key_id, idempotency_key.as_deref())
     });
+    let waits = idempotency_key.is_some();
     let context = Arc::new(Context {
         kind,
         app: Arc::clone(&app),
@@ -205,51 +193,98 @@ async fn answer(
         upload,
         idempotency_key,
     });
-    // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
-    // answer has begun: curl would wait a second for it.
-    let mut body = body.into_data_stream().peekable();
-    if headers.contains_key(EXPECT) {
-        let first = Pin::new(&mut body).peek();
-        // A body that does not come in time is reported by the reader of its rows.
-        drop(tokio::time::timeout(BODY_PATIENCE, first).await);
+    let answer = move |chunk| {
+        let context = Arc::clone(&context);
+        async move { context.answer(chunk).await }
+    };
+    let response = incoming.stream(body, waits, Some(upload), answer).await?;
+    Ok(([(UPLOAD_ID, upload.to_string())], response).into_response())
+}
+
+/// The rows of a request, before they are read.
+struct Incoming {
+    rows: Rows,
+    /// The answer is an array.
+    answers_array: bool,
+    has_summary: bool,
+    /// The client waits for "100 Continue" before it sends the rows.
+    expects: bool,
+}
+
+impl Incoming {
+    /// Reads the headers and the query.
+    async fn read(
+        app: &App,
+        caller: &Caller,
+        headers: &HeaderMap,
+        query: Option<String>,
+    ) -> Result<(Self, SaidOfAll), Problem> {
+        let format = format_of(headers).ok_or_else(Problem::not_rows)?;
+        let charset = charset(headers).map(|name| Charset::by_name(&name).ok_or(name));
+        let charset = charset
+            .transpose()
+            .map_err(|name| Problem::other_charset(&name))?;
+        let said = SaidOfAll::read(app, caller, &query.unwrap_or_default(), format).await?;
+        let answers_array = wants_array(headers, format);
+        if answers_array && said.has_summary {
+            return Err(no_summary());
+        }
+        let csv = Csv {
+            first_line: header(headers, FIRST_LINE).and_then(|line| line.parse().ok()),
+            ..said.csv.clone()
+        };
+        let rows = Rows::new(format, app.body_limit_bytes, csv);
+        let incoming = Self {
+            rows: rows.encoded(charset.unwrap_or_default()),
+            answers_array,
+            has_summary: said.has_summary,
+            expects: headers.contains_key(EXPECT),
+        };
+        Ok((incoming, said))
     }
-    let waits = context.idempotency_key.is_some();
-    let bytes = Arc::new(AtomicU64::new(0));
-    let summed = context
-        .said
-        .has_summary
-        .then(|| (Arc::clone(&bytes), upload));
-    let mut chunks = Box::pin(chunks(body, rows, waits, bytes).peekable());
-    let first = tokio::time::timeout(EMPTY_WITHIN, chunks.as_mut().peek());
-    if first.await.is_ok_and(|chunk| chunk.is_none()) {
-        return Err(Problem::no_rows());
-    }
-    let has_ended = Arc::new(AtomicBool::new(false));
-    let is_futile = Arc::clone(&has_ended);
-    let results = chunks
-        .take_while(move |_| future::ready(!is_futile.load(Ordering::Relaxed)))
-        .map(move |chunk| {
-            let context = Arc::clone(&context);
+
+    /// Reads the rows in chunks, and streams what `answer` returns for each. `waits` fills the chunks; the summary names
+    /// the upload.
+    async fn stream<F: Future<Output = Answer> + Send + 'static>(
+        self,
+        body: Body,
+        waits: bool,
+        upload: Option<UploadId>,
+        answer: impl Fn(RawChunk) -> F + Send + 'static,
+    ) -> Result<Response, Problem> {
+        // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
+        // answer has begun: curl would wait a second for it.
+        let mut body = body.into_data_stream().peekable();
+        if self.expects {
+            let first = Pin::new(&mut body).peek();
+            // A body that does not come in time is reported by the reader of its rows.
+            drop(tokio::time::timeout(BODY_PATIENCE, first).await);
+        }
+        let bytes = Arc::new(AtomicU64::new(0));
+        let summed = self.has_summary.then(|| (Arc::clone(&bytes), upload));
+        let mut chunks = Box::pin(chunks(body, self.rows, waits, bytes).peekable());
+        let first = tokio::time::timeout(EMPTY_WITHIN, chunks.as_mut().peek());
+        if first.await.is_ok_and(|chunk| chunk.is_none()) {
+            return Err(Problem::no_rows());
+        }
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let is_futile = Arc::clone(&has_ended);
+        let results = chunks
+            .take_while(move |_| future::ready(!is_futile.load(Ordering::Relaxed)))
             // A separate task, so that other chunks proceed meanwhile, and so that a disconnect of
             // the client does not interrupt it.
-            trace::spawn(async move { context.answer(chunk).await })
-        })
-        .buffered(CHUNKS_AT_ONCE)
-        .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));
-    let results = until_futile(results, has_ended);
-    let (media_type, body) = if answers_array {
-        ("application/json", Body::from_stream(array(results)))
-    } else {
-        (
-            "application/x-ndjson",
-            Body::from_stream(lines(results, summed)),
-        )
-    };
-    let headers = [
-        (CONTENT_TYPE, media_type.to_owned()),
-        (UPLOAD_ID, upload.to_string()),
-    ];
-    Ok((StatusCode::OK, headers, body).into_response())
+            .map(move |chunk| trace::spawn(answer(chunk)))
+            .buffered(CHUNKS_AT_ONCE)
+            .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));
+        let results = until_futile(results, has_ended);
+        let (media_type, body) = if self.answers_array {
+            ("application/json", Body::from_stream(array(results)))
+        } else {
+            let lines = lines(results, summed);
+            ("application/x-ndjson", Body::from_stream(lines))
+        };
+        Ok(([(CONTENT_TYPE, media_type)], body).into_response())
+    }
 }
 
 /// The state that all chunks of a request share.
@@ -269,7 +304,7 @@ impl Context {
     async fn answer(&self, chunk: RawChunk) -> Answer {
         // The request has paid for its first row.
         let paid = usize::from(chunk.first_index == 0);
-        self.pay(chunk.rows.len().saturating_sub(paid)).await;
+        pay(&self.caller, chunk.rows.len().saturating_sub(paid)).await;
         let mut digest = RowsDigest::default();
         if self.kind == Kind::Messages {
             digest.add(b"messages");
@@ -373,24 +408,6 @@ impl Context {
         }
     }
 
-    /// Charges the key's rate limit for some units and waits for them: a batch is slowed down instead of rejected.
-    async fn pay(&self, units: usize) {
-        let mut due = u32::try_from(units).unwrap_or(u32::MAX);
-        let mut at_once = due;
-        while due > 0 {
-            match self.caller.charge(at_once) {
-                Ok(()) => {
-                    due -= at_once;
-                    at_once = at_once.min(due);
-                }
-                Err(ChargeError::TooMany { most }) => at_once = most.clamp(1, due),
-                Err(ChargeError::Exceeded { retry_after }) => {
-                    tokio::time::sleep(retry_after).await;
-                }
-            }
-        }
-    }
-
     /// Reads a row: the echoed id, the origin of the code's lengths, and the new link.
     fn read(
         &self,
@@ -436,6 +453,24 @@ impl Context {
             },
         });
         results.collect()
+    }
+}
+
+/// Charges the key's rate limit for some units and waits for them: a batch is slowed down instead of rejected.
+async fn pay(caller: &Caller, units: usize) {
+    let mut due = u32::try_from(units).unwrap_or(u32::MAX);
+    let mut at_once = due;
+    while due > 0 {
+        match caller.charge(at_once) {
+            Ok(()) => {
+                due -= at_once;
+                at_once = at_once.min(due);
+            }
+            Err(ChargeError::TooMany { most }) => at_once = most.clamp(1, due),
+            Err(ChargeError::Exceeded { retry_after }) => {
+                tokio::time::sleep(retry_after).await;
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod clicks;
 mod codespace;
 mod connections;
 mod console;
+mod conversions;
 mod cursor;
 mod docs;
 mod domains;
@@ -48,6 +49,7 @@ mod wire;
 mod words;
 
 pub use app::App;
+pub use batch::conversions::ConversionCounters;
 pub use proxy::ProxySecret;
 pub use requests::{AnswerCounters, Requests};
 pub use router::serve;

@@ -184,6 +184,13 @@ async fn visits(app: &App, text: &mut Text) {
             "Visits dropped because they arrived after an erasure that concerns them." = count(&counters.erased);
         counter "shortlink_visits_forgotten_total", "Visits deleted at the end of their retention."
             = count(&counters.forgotten);
+        counter "shortlink_conversions_total",
+            "Rows of conversions that this process was sent, by outcome: counted, repeated or refused.",
+            |samples| {
+                for (outcome, count) in app.conversions.read() {
+                    samples.add(&[("outcome", outcome)], count);
+                }
+            };
         counter "shortlink_links_ended_total",
             "Links that expired because they reached their maximum of visits." = count(&counters.ended);
         counter "shortlink_domain_visits_total",

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
-    audit, batch, bulk, campaigns, clicks, codespace, docs, domains, explain, health, keys, links,
-    live, metrics, qr, resolve, stats, visits, webhooks,
+    audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
+    keys, links, live, metrics, qr, resolve, stats, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -98,6 +98,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("links", bulk::operations()),
         ("campaigns", campaigns::operations()),
         ("campaigns", clicks::operations()),
+        ("visits", conversions::operations()),
         ("visits", stats::operations()),
         ("visits", domains::operations()),
         ("visits", visits::operations()),

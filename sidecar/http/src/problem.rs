@@ -163,6 +163,16 @@ problems! {
     /// 409: there are as many webhooks as there can be.
     too_many_webhooks(): CONFLICT, "too-many-webhooks", "There are too many webhooks", too_many();
 
+    /// 409: the link has a conversion with this id and another value.
+    other_conversion(): CONFLICT, "other-conversion", "The conversion was reported with another value",
+        "The link has a conversion with this conversionId and another value or currency, which stays.",
+        .at("/conversionId", "is that of another conversion of the link");
+
+    /// 409: the conversion is of a time whose visits were erased.
+    erased_conversion(): CONFLICT, "erased", "The conversion is of an erased time",
+        "The visits of the link, and its conversions, were erased up to a later time than this.",
+        .at("/at", "is before the erasure");
+
     /// 409: the position of a feed is one that the database has not reached.
     cursor_ahead(): CONFLICT, "cursor-ahead", "The database has not reached this cursor",
         "The cursor is from a later state of the database, which was restored from a backup since. Visits behind the backup \

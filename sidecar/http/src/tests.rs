@@ -10,6 +10,7 @@ mod campaigns;
 mod clicks;
 mod codespace;
 mod console;
+mod conversions;
 mod domains;
 mod explain;
 mod feed;
@@ -230,6 +231,7 @@ impl Service {
                 TaskTracker::new(),
             ),
             answers: AnswerCounters::default(),
+            conversions: ConversionCounters::default(),
             requests: Requests::default(),
             sampling: Sampling { one_in: 0 },
             visit_counters: Arc::default(),

@@ -65,7 +65,7 @@ pub(super) struct CreateArguments {
     #[arg(long, value_parser = parse_name)]
     name: String,
     /// Scope of the API key: links:read, links:write, campaigns:read, campaigns:write, stats:read,
-    /// webhooks:admin, keys:admin or admin. Can be repeated.
+    /// webhooks:admin, conversions:write, keys:admin or admin. Can be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE")]
     scopes: Vec<Scope>,
     /// Time of expiry in the future, such as 2030-12-31T23:59:59Z. Default: the key does not expire.

@@ -11,7 +11,7 @@ use shortlink_core::visit::agent::Agents;
 use shortlink_core::webhook::MessageSender;
 use shortlink_enrich::agents::AgentReader;
 use shortlink_enrich::geo::Geo;
-use shortlink_http::{AnswerCounters, App, Requests};
+use shortlink_http::{AnswerCounters, App, ConversionCounters, Requests};
 use shortlink_publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
@@ -251,6 +251,7 @@ impl Parts {
                 self.tasks.clone(),
             ),
             answers: AnswerCounters::default(),
+            conversions: ConversionCounters::default(),
             requests: Requests::default(),
             sampling: self.config.log.sampling,
             visit_counters: Arc::clone(&self.visit_counters),

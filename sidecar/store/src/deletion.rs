@@ -19,7 +19,7 @@ use crate::{Store, codes, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
 /// their own columns.
-const REMOVALS: [Sql; 4] = [
+const REMOVALS: [Sql; 6] = [
     sql!("DELETE FROM links WHERE id", IN_NUMBERS),
     sql!(
         "DELETE FROM outbox WHERE first_id",
@@ -28,6 +28,8 @@ const REMOVALS: [Sql; 4] = [
     ),
     sql!("DELETE FROM link_digests WHERE link_id", IN_NUMBERS),
     sql!("DELETE FROM link_history WHERE link_id", IN_NUMBERS),
+    sql!("DELETE FROM conversions WHERE link_id", IN_NUMBERS),
+    sql!("DELETE FROM link_conversions WHERE link_id", IN_NUMBERS),
 ];
 
 /// Locks links until the end of the transaction. All transactions lock links in the order of their

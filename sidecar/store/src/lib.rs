@@ -8,6 +8,7 @@ mod campaigns;
 mod changes;
 mod claims;
 mod codes;
+mod conversions;
 mod creation;
 mod db;
 mod defaults;

@@ -7,6 +7,7 @@ mod changes;
 mod chunks;
 mod clickhouse;
 mod clicks;
+mod conversions;
 mod domains;
 mod erased_values;
 mod erasure;

@@ -1,5 +1,6 @@
 //! `shortlink` as a client of a running service.
 
+mod conversions;
 mod import;
 mod messages;
 mod refusals;

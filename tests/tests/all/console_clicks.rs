@@ -84,6 +84,28 @@ fn the_page_of_a_campaign_shows_its_clicks_and_saves_its_recipients() {
     assert!(figure("issued").contains('5'));
     assert!(figure("clicked").contains('2'));
     assert!(figure("rate").contains("40%"));
+    browser.text_with("[data-conversions]", "No conversions");
+    let row =
+        json!([{"conversionId": "o-1", "externalId": "r-1", "value": "49.90", "currency": "EUR"}]);
+    let headers = [
+        (
+            "X-Api-Key",
+            &*stack.sidecar.make_key(&["conversions:write"]),
+        ),
+        ("Content-Type", "application/json"),
+    ];
+    let request = http::request(
+        "POST",
+        "/v1/conversions",
+        &headers,
+        row.to_string().as_bytes(),
+    );
+    http::try_send(stack.nginx.internal_port, "POST", &request).expect("an answer");
+    console.open(&page, "Campaign Spring");
+    let converted =
+        |name: &str| browser.text_with(&format!("[data-conversions] [data-figure={name}]"), "");
+    assert!(converted("rate").contains("50%"));
+    assert!(converted("EUR").contains("49.90"));
     let said =
         "return document.querySelector('[data-clicks] .plot').getAttribute('aria-valuetext')";
     let said = browser.run(said, &[]);

@@ -139,6 +139,10 @@ fn every_operation_succeeds(mut world: World) {
     world.ask("POST /v1/links/batch", "/v1/links/batch", Some(&rows), 200);
     let rows = world.examples("post", "/v1/messages").remove(0);
     world.ask("POST /v1/messages", "/v1/messages", Some(&rows), 200);
+    let rows =
+        json!([{ "conversionId": "o-1", "shortCode": codes[0], "value": "5", "currency": "EUR" }]);
+    let path = "/v1/conversions";
+    world.ask("POST /v1/conversions", path, Some(&rows), 200);
     let key = world.admin.clone();
     let headers = [
         ("Authorization", &*format!("Bearer {key}")),
@@ -177,6 +181,7 @@ fn every_operation_succeeds(mut world: World) {
         "history",
         "stats?by=device,country&interval=hour",
         "visits?class=human",
+        "conversions",
     ] {
         let name = what.split('?').next().expect("a name");
         let operation = format!("GET /v1/links/{{code}}/{name}");
@@ -234,7 +239,13 @@ fn every_operation_succeeds(mut world: World) {
         assert!(answer.body.len() > 100, "there are visits");
     }
     world.ask("GET /v1/campaigns/{id}", &campaign, None, 200);
-    for what in ["links?most=1", "stats", "clicks", "recipients?limit=1"] {
+    for what in [
+        "links?most=1",
+        "stats",
+        "clicks",
+        "conversions",
+        "recipients?limit=1",
+    ] {
         let name = what.split('?').next().expect("a name");
         let operation = format!("GET /v1/campaigns/{{id}}/{name}");
         world.ask(&operation, &format!("{campaign}/{what}"), None, 200);

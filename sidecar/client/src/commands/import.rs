@@ -1,5 +1,5 @@
-//! `shortlink links import` and `shortlink messages import`: a link or a message of each row of a file, by one request that
-//! can be repeated.
+//! `shortlink links import`, `shortlink messages import` and `shortlink conversions import`: a link, a message or a
+//! conversion of each row of a file, by one request that can be repeated.
 
 mod lines;
 mod source;
@@ -76,6 +76,8 @@ pub(super) enum Rows {
     Links,
     /// Texts of messages.
     Messages,
+    /// Conversions.
+    Conversions,
 }
 
 impl Rows {
@@ -83,6 +85,7 @@ impl Rows {
         match self {
             Self::Links => "/v1/links/batch",
             Self::Messages => "/v1/messages",
+            Self::Conversions => "/v1/conversions",
         }
     }
 
@@ -91,7 +94,23 @@ impl Rows {
         match self {
             Self::Links => "import",
             Self::Messages => "messages",
+            Self::Conversions => "conversions",
         }
+    }
+
+    /// Rows have ids of their own, by which the service recognises them.
+    fn have_ids(self) -> bool {
+        self == Self::Conversions
+    }
+
+    /// Advice to repeat an interrupted import.
+    fn repeated(self, key: &str) -> String {
+        if self.have_ids() {
+            return "repeat the command: conversions are not counted again".to_owned();
+        }
+        format!(
+            "repeat the command with --idempotency-key {key}: existing links are not created again"
+        )
     }
 }
 
@@ -111,6 +130,18 @@ pub(super) fn about(rows: Rows) -> String {
              printed with --json.",
             "every row has its message",
         ),
+        Rows::Conversions => {
+            return "\
+Each row has a conversionId, an externalId or a shortCode, and can have campaignId, value, currency and at. The \
+first line of a CSV file names them. Each line of an NDJSON file is one object.
+
+The command can be repeated at any time: a conversion with the same conversionId for the same link is counted once. \
+Rows whose links do not exist are reported with their lines.
+
+Exit codes: 0 every row is counted, 1 rows failed or the import was interrupted, 2 invalid command line, \
+input file or client settings."
+                .to_owned();
+        }
     };
     format!(
         "{members}
@@ -209,7 +240,9 @@ pub(super) async fn run(
         Some(key) => key,
         None => source.name(rows, format, delimiter)?,
     };
-    eprintln!("shortlink: Idempotency-Key {key}");
+    if !rows.have_ids() {
+        eprintln!("shortlink: Idempotency-Key {key}");
+    }
     let length = source.length();
     let bar = bar(
         length,
@@ -255,9 +288,7 @@ pub(super) async fn run(
         let more = thousands(tally.failed - MOST_TOLD);
         eprintln!("shortlink: {more} more rows failed: --results FILE has them all");
     }
-    let repeated = format!(
-        "repeat the command with --idempotency-key {key}: existing links are not created again"
-    );
+    let repeated = rows.repeated(&key);
     if let Err(failure) = ended {
         // A request that was refused as a whole has created nothing.
         if !matches!(&failure, Failure::Problem(_)) || tally.all() > 0 {

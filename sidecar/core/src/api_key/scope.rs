@@ -17,6 +17,8 @@ named! {
         StatsRead = "stats:read",
         /// To create, change and delete webhooks, to which visits are sent.
         WebhooksAdmin = "webhooks:admin",
+        /// To report conversions of links.
+        ConversionsWrite = "conversions:write",
         /// To create, change, rotate and revoke API keys.
         KeysAdmin = "keys:admin",
         /// Everything.

@@ -16,7 +16,7 @@ use shortlink_service::repeat::{RowResult, RowsDigest};
 use vocabulary::MAX_CODE_LENGTH;
 
 use super::chunks::RawChunk;
-use super::{Context, Problem};
+use super::{Context, Problem, pay};
 use crate::campaign_links::Campaigns;
 use crate::link_members::LengthsFrom;
 
@@ -155,7 +155,7 @@ impl Context {
         links: Vec<Result<NewLink, Problem>>,
     ) -> Vec<RowResult> {
         // The chunk's rows are paid for.
-        self.pay(links.len().saturating_sub(chunk.rows.len())).await;
+        pay(&self.caller, links.len().saturating_sub(chunk.rows.len())).await;
         let first = chunk.number.saturating_mul(MAX_URLS as u32);
         let mut results = Vec::with_capacity(links.len());
         let mut links = links.into_iter().peekable();

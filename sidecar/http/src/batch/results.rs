@@ -65,6 +65,16 @@ impl Counts {
         self.refused == self.rows
     }
 
+    /// Counts a row by its status.
+    pub(super) fn count(&mut self, status: u16) {
+        self.add(Self {
+            rows: 1,
+            created: u64::from(status == 201),
+            existing: u64::from(status == 200),
+            refused: u64::from(status >= 400),
+        });
+    }
+
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.created += other.created;
@@ -88,9 +98,10 @@ struct Sums {
     counts: Counts,
     /// Number of bytes of the body that were read.
     bytes: u64,
-    /// Upload that all links with the status 201 belong to.
+    /// Upload that all links with the status 201 belong to; absent if rows are no links.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::UploadId")]
-    upload_id: String,
+    upload_id: Option<String>,
 }
 
 /// The result of a row.
@@ -207,7 +218,7 @@ impl Teller<'_> {
             }
             Err((status, problem)) => (status, None, raw(problem)),
         };
-        self.count(status, link.is_none());
+        self.counts.count(status);
         to_line(&ResultBody {
             index: Some(index),
             external_id,
@@ -259,7 +270,7 @@ impl Teller<'_> {
             Ok((status, body)) => (status, Some(body), None),
             Err((status, problem)) => (status, None, raw(problem)),
         };
-        self.count(status, message.is_none());
+        self.counts.count(status);
         to_line(&MessageResult {
             index,
             external_id,
@@ -288,15 +299,6 @@ impl Teller<'_> {
             }
         }
     }
-
-    fn count(&mut self, status: u16, is_refused: bool) {
-        self.counts.add(Counts {
-            rows: 1,
-            created: u64::from(status == 201),
-            existing: u64::from(status == 200),
-            refused: u64::from(is_refused),
-        });
-    }
 }
 
 /// Writes the result of an unreadable row, or of all rows that follow.
@@ -311,12 +313,12 @@ pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String
     })
 }
 
-fn to_line(body: &impl Serialize) -> String {
+pub(super) fn to_line(body: &impl Serialize) -> String {
     // Serialization of these types cannot fail.
     serde_json::to_string(body).unwrap_or_default()
 }
 
-fn raw(json: String) -> Option<Box<RawValue>> {
+pub(super) fn raw(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
 }
 
@@ -324,7 +326,7 @@ fn raw(json: String) -> Option<Box<RawValue>> {
 /// line with the summary follows.
 pub(super) fn lines(
     answers: impl Stream<Item = Answer>,
-    summed: Option<(Arc<AtomicU64>, UploadId)>,
+    summed: Option<(Arc<AtomicU64>, Option<UploadId>)>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let mut counts = Counts::default();
     answers
@@ -341,7 +343,7 @@ pub(super) fn lines(
                     let summary = Sums {
                         counts,
                         bytes: bytes.load(Ordering::Relaxed),
-                        upload_id: upload.to_string(),
+                        upload_id: upload.map(|id| id.to_string()),
                     };
                     Some(to_line(&SummaryBody { summary }))
                 }

@@ -13,7 +13,7 @@ use super::rows::{Csv, Format};
 use crate::app::App;
 use crate::auth::check_reach;
 use crate::campaigns::no_such_campaign;
-use crate::operation::parameter::{of, parameters, string};
+use crate::operation::parameter::{Parameter, of, parameters, string};
 use crate::problem::Problem;
 use crate::query::{Query, query};
 use crate::words;
@@ -37,6 +37,9 @@ parameters! {
         "Adds a last line with the numbers of rows, outcomes and bytes that were read. Only for answers of \
          application/x-ndjson.", |_| json!({ "type": "boolean" });
 }
+
+/// The parameters of rows that are no links.
+pub(super) const OF_OTHERS: [Parameter; 4] = [CAMPAIGN, COLUMNS, DELIMITER, SUMMARY];
 
 query! {
     /// The query of a batch.

@@ -31,13 +31,31 @@ enum Reach {
 /// The reach of each operation, by its id. A new operation needs a line here, which the test then checks.
 fn reach(operation: &str) -> Option<Reach> {
     Some(match operation {
-        "getLink" | "changeLink" | "revokeLink" | "pauseLink" | "resumeLink"
-        | "listLinkHistory" | "explainCode" | "drawLink" | "getLinkStats" | "listLinkVisits"
-        | "decodeCode" | "eraseLinkVisits" | "getCampaign" | "changeCampaign"
-        | "revokeCampaign" | "pauseCampaign" | "resumeCampaign" | "countCampaignLinks"
-        | "getCampaignStats" | "getCampaignClicks" | "listRecipients" => Reach::Named,
+        "getLink"
+        | "changeLink"
+        | "revokeLink"
+        | "pauseLink"
+        | "resumeLink"
+        | "listLinkHistory"
+        | "explainCode"
+        | "drawLink"
+        | "getLinkStats"
+        | "listLinkVisits"
+        | "decodeCode"
+        | "eraseLinkVisits"
+        | "getCampaign"
+        | "changeCampaign"
+        | "revokeCampaign"
+        | "pauseCampaign"
+        | "resumeCampaign"
+        | "countCampaignLinks"
+        | "getCampaignStats"
+        | "getCampaignClicks"
+        | "listRecipients"
+        | "getLinkConversions"
+        | "getCampaignConversions" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
-        "listLinks" | "listCampaigns" | "eraseVisits" => Reach::Filtered,
+        "listLinks" | "listCampaigns" | "eraseVisits" | "createConversions" => Reach::Filtered,
         "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" => Reach::OfAll,
         "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,

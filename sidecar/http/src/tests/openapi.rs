@@ -90,8 +90,10 @@ fn every_problem_is_described() {
         // methods, the third only in sessions of the console, the others in results of rows.
         let is_of_no_operation = [
             "batch-too-large",
+            "erased",
             "method-not-allowed",
             "not-from-console",
+            "other-conversion",
             "row-too-large",
             "rows-refused",
         ];

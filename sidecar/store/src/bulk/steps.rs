@@ -14,7 +14,7 @@ use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
 use super::super::visits::{erasing, erasure};
-use super::super::{changes, links, listing};
+use super::super::{changes, conversions, links, listing};
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
 pub(super) const LINKS_PER_STEP: usize = 100;
@@ -286,6 +286,9 @@ async fn erase(
             }
         }
         let until = job.created_at;
+        if !conversions::erase(db, &codes, until).await? {
+            return Ok(false);
+        }
         let elsewhere = Erasure {
             of: ErasureOf::Links(codes.iter().map(Code::to_string).collect()),
             until: until.as_millisecond(),

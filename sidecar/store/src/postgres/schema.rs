@@ -34,6 +34,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0021_visit_sink",
     "0022_link_clicks",
     "0023_webhooks",
+    "0024_conversions",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -37,6 +37,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0026_visit_sink",
     "0027_link_clicks",
     "0028_webhooks",
+    "0029_conversions",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

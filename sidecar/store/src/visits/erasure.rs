@@ -126,15 +126,32 @@ pub(super) async fn alive(
         let sql = sql!("SELECT pg_advisory_xact_lock_shared($1)");
         db.run(sql, args![LOCK]).await?;
     }
-    let sql = sql!("SELECT 1 AS any FROM visit_erasures WHERE until >= $1 LIMIT 1");
-    let any: Option<i32> = db.one(sql, args![first], |_row| Ok(1)).await?;
-    if any.is_none() {
+    let links = visits.iter().map(|visit| of_link(&visit.code));
+    let subjects = links.chain(campaigns.iter().flatten().map(|id| of_campaign(*id)));
+    let erased = erased_until(db, first, subjects.collect()).await?;
+    if erased.is_empty() {
         return Ok(all());
     }
-    let links = visits.iter().map(|visit| of_link(&visit.code));
-    let subjects: BTreeSet<String> = links
-        .chain(campaigns.iter().flatten().map(|id| of_campaign(*id)))
-        .collect();
+    let is_erased = |name: String, at| erased.get(&name).is_some_and(|until| at <= *until);
+    let places = visits.iter().zip(campaigns).enumerate();
+    let places = places.filter(|(_, (visit, campaign))| {
+        !is_erased(of_link(&visit.code), visit.at)
+            && !campaign.is_some_and(|id| is_erased(of_campaign(id), visit.at))
+    });
+    Ok(places.map(|(place, _)| place).collect())
+}
+
+/// Returns until when links and campaigns are erased, by their names, of those of some that are, if any is since a moment.
+pub(crate) async fn erased_until(
+    db: &mut Db<'_>,
+    since: Timestamp,
+    subjects: BTreeSet<String>,
+) -> Result<HashMap<String, Timestamp>, sqlx::Error> {
+    let sql = sql!("SELECT 1 AS any FROM visit_erasures WHERE until >= $1 LIMIT 1");
+    let any: Option<i32> = db.one(sql, args![since], |_row| Ok(1)).await?;
+    if any.is_none() {
+        return Ok(HashMap::new());
+    }
     let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
     let sql = sql!(
         "SELECT subject, until FROM visit_erasures WHERE subject",
@@ -146,14 +163,7 @@ pub(super) async fn alive(
             row.get::<Timestamp>("until")?,
         ))
     };
-    let erased: HashMap<String, Timestamp> = db.all(sql, args![subjects], read).await?;
-    let is_erased = |name: String, at| erased.get(&name).is_some_and(|until| at <= *until);
-    let places = visits.iter().zip(campaigns).enumerate();
-    let places = places.filter(|(_, (visit, campaign))| {
-        !is_erased(of_link(&visit.code), visit.at)
-            && !campaign.is_some_and(|id| is_erased(of_campaign(id), visit.at))
-    });
-    Ok(places.map(|(place, _)| place).collect())
+    db.all(sql, args![subjects], read).await
 }
 
 /// Erases visits of links up to a time. Returns false if there may be more of them.
@@ -321,7 +331,7 @@ async fn delete<const N: usize>(
 
 /// Has SQLite overwrite all that is deleted: else the bytes stay in free pages of the file until others take their place.
 /// Otherwise it overwrites only in pages that it writes anyway ([`CLEAN`]).
-pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
+pub(crate) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Sqlite {
         let sql = match is_on {
             true => sql!("PRAGMA secure_delete = ON"),

@@ -19,9 +19,7 @@ use super::moves::Moves;
 use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{
-    ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, visitor_id,
-};
+use super::{ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, visitor_id};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};

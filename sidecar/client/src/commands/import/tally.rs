@@ -101,6 +101,11 @@ impl Tally {
                 );
                 (text, "without new links")
             }
+            Rows::Conversions => {
+                let made = thousands(self.made);
+                let text = format!("{all} rows: {made} conversions counted");
+                (text, "counted before")
+            }
         };
         for (count, what) in [(self.found, found), (self.failed, "failed")] {
             if count > 0 {

@@ -1,0 +1,272 @@
+//! Reads rows of conversions, and reports the outcome of each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use shortlink_api::conversion::Conversion;
+use shortlink_api::fields::Fields;
+use shortlink_api::members::{Members, Usage};
+use shortlink_core::conversion::{ConversionOutcome, Converted, MAX_AHEAD, NewConversion};
+use shortlink_service::access::Caller;
+
+use super::chunks::RawChunk;
+use super::results::{Answer, Counts, SummaryBody, raw, result_of_problem, to_line};
+use super::rows::BrokenBody;
+use super::said_of_all::{self, SaidOfAll};
+use super::{Incoming, Problem, pay};
+use crate::app::{App, SharedApp};
+use crate::auth::own_ids;
+use crate::operation::Content;
+use crate::operation::parameter::{Parameter, of};
+use crate::query::only;
+use crate::words;
+
+/// The parameters of the query.
+pub(crate) const PARAMETERS: [Parameter; 4] = said_of_all::OF_OTHERS;
+
+/// The result of a row.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConversionResult {
+    /// Number of the row, from 0.
+    index: u64,
+    /// The row's `conversionId`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    conversion_id: Option<String>,
+    /// 201 if the conversion was counted now, 200 if it was counted before; the status of the problem if there is one.
+    status: u16,
+    /// Code of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::Code")]
+    short_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "crate::problem::ProblemBody<'static>")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// An answer in lines.
+pub(crate) const LINES: Content = ("application/x-ndjson", |generator| {
+    let line = [
+        of::<ConversionResult>(generator),
+        of::<SummaryBody>(generator),
+    ];
+    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
+});
+
+/// 400: an array has no line for a summary, or the delimiter is unknown.
+pub(crate) fn problems() -> [Problem; 2] {
+    [super::no_summary(), said_of_all::bad_delimiter()]
+}
+
+/// Rows that this process was sent, by their outcome.
+#[derive(Debug, Default)]
+pub struct ConversionCounters {
+    counted: AtomicU64,
+    repeated: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl ConversionCounters {
+    /// The names of outcomes and the numbers of rows.
+    pub(crate) fn read(&self) -> [(&'static str, u64); 3] {
+        let read = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        [
+            ("counted", read(&self.counted)),
+            ("repeated", read(&self.repeated)),
+            ("refused", read(&self.refused)),
+        ]
+    }
+
+    fn count(&self, status: u16) {
+        let of_status = match status {
+            201 => &self.counted,
+            200 => &self.repeated,
+            _ => &self.refused,
+        };
+        of_status.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts the conversions of a body, and answers with a result for each row.
+pub(crate) async fn report(
+    app: SharedApp,
+    caller: Caller,
+    headers: &HeaderMap,
+    query: Option<String>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let (incoming, said) = Incoming::read(&app, &caller, headers, query).await?;
+    if said.upload.is_some() {
+        return Err(only(&PARAMETERS));
+    }
+    let context = Arc::new((app, caller, said));
+    let answer = move |chunk| {
+        let context = Arc::clone(&context);
+        async move {
+            let (app, caller, said) = &*context;
+            answer(app, caller, said, chunk).await
+        }
+    };
+    incoming.stream(body, false, None, answer).await
+}
+
+async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -> Answer {
+    // The request has paid for its first row.
+    let paid = usize::from(chunk.first_index == 0);
+    pay(caller, chunk.rows.len().saturating_sub(paid)).await;
+    let now = app.clock.now();
+    let mut reported = Vec::with_capacity(chunk.rows.len());
+    let rows = chunk.rows.iter().map(|row| {
+        let members = row.members(&chunk.names, app.body_limit_bytes);
+        let id = members.as_ref().ok().and_then(|it| it.get("conversionId"));
+        let id = id.and_then(Value::as_str).map(str::to_owned);
+        let read = members.and_then(|members| read(members, said, now));
+        let read = read.map(|conversion| reported.push(conversion));
+        (id, read)
+    });
+    let rows: Vec<_> = rows.collect();
+    let pointers: Vec<&str> = reported.iter().map(|it| pointer(&it.of)).collect();
+    let outcomes = match reported.len() {
+        0 => Ok(Vec::new()),
+        _ => {
+            app.store
+                .report_conversions(reported, own_ids(caller))
+                .await
+        }
+    };
+    // One cause affects all rows, and is logged once.
+    let outcomes = outcomes.map_err(Problem::from);
+    let mut outcomes = outcomes.map(|it| it.into_iter().zip(pointers));
+    let mut counts = Counts::default();
+    let rows = rows.into_iter().zip(chunk.first_index..);
+    let mut results: Vec<String> = rows
+        .map(|((conversion_id, read), index)| {
+            let outcome = read.and_then(|()| match &mut outcomes {
+                Ok(outcomes) => {
+                    let (outcome, pointer) = outcomes.next().ok_or_else(Problem::internal)?;
+                    shown(outcome, pointer)
+                }
+                Err(problem) => Err(problem.clone()),
+            });
+            let (status, short_code, problem) = match outcome {
+                Ok((status, code)) => (status, Some(code), None),
+                Err(problem) => {
+                    let (status, problem) = problem.to_json();
+                    (status.as_u16(), None, raw(problem))
+                }
+            };
+            counts.count(status);
+            app.conversions.count(status);
+            to_line(&ConversionResult {
+                index,
+                conversion_id,
+                status,
+                short_code,
+                problem,
+            })
+        })
+        .collect();
+    if let Some(BrokenBody(reason)) = chunk.broken {
+        let problem = Problem::malformed(format!("The body {reason}."));
+        let index = chunk.first_index + chunk.rows.len() as u64;
+        results.push(result_of_problem(Some(index), &problem));
+    }
+    Answer { results, counts }
+}
+
+/// Reads a row.
+fn read(
+    members: Map<String, Value>,
+    said: &SaidOfAll,
+    now: Timestamp,
+) -> Result<NewConversion, Problem> {
+    let mut fields = Fields::new(members);
+    let given = Conversion::read(&mut fields, Usage::New);
+    let id = fields.required("conversionId", given.conversion_id);
+    let code = given.short_code.and_then(|text| {
+        let code = text.parse();
+        fields.checked(
+            "shortCode",
+            code.map_err(|_error| "must be a code of a link"),
+        )
+    });
+    let campaign = given.campaign_id.and_then(|text| {
+        let id = text.parse();
+        fields.checked(
+            "campaignId",
+            id.map_err(|_error| "must be the id of a campaign"),
+        )
+    });
+    let campaign = campaign.or(said.campaign_id);
+    let of = match (code, given.external_id) {
+        (Some(_), Some(_)) => {
+            fields.refuse("shortCode", "cannot be combined with externalId");
+            None
+        }
+        (Some(code), None) => Some(Converted::Code(code)),
+        (None, Some(id)) => Some(Converted::ExternalId { id, campaign }),
+        (None, None) => {
+            if !fields.is_refused("shortCode") {
+                fields.require("externalId");
+            }
+            None
+        }
+    };
+    let value = match (given.currency, given.value) {
+        (None, Some(_)) if !fields.is_refused("currency") => {
+            fields.refuse("currency", "is required with value");
+            None
+        }
+        (Some(_), None) if !fields.is_refused("value") => {
+            fields.refuse("value", "is required with currency");
+            None
+        }
+        (currency, value) => currency.zip(value),
+    };
+    let at = given.at.unwrap_or(now);
+    if at > now + MAX_AHEAD {
+        let minutes = MAX_AHEAD.as_mins();
+        let detail =
+            format!("must be at most {minutes} minutes ahead of the service's clock ({now})");
+        fields.refuse("at", detail);
+    }
+    fields.finish()?;
+    // Nothing was refused, so that both are there.
+    let (id, of) = id.zip(of).ok_or_else(Problem::internal)?;
+    Ok(NewConversion { of, id, at, value })
+}
+
+/// The member that names the link.
+fn pointer(of: &Converted) -> &'static str {
+    match of {
+        Converted::Code(_) => "/shortCode",
+        Converted::ExternalId { .. } => "/externalId",
+    }
+}
+
+/// The status and the code of an outcome.
+fn shown(outcome: ConversionOutcome, pointer: &str) -> Result<(u16, String), Problem> {
+    match outcome {
+        ConversionOutcome::New(code) => Ok((201, code.to_string())),
+        ConversionOutcome::Repeated(code) => Ok((200, code.to_string())),
+        ConversionOutcome::Different(_) => Err(Problem::other_conversion()),
+        ConversionOutcome::Erased(_) => Err(Problem::erased_conversion()),
+        ConversionOutcome::Unknown => {
+            let detail = "must name a link that this API key reaches";
+            Err(Problem::invalid(pointer, detail))
+        }
+        ConversionOutcome::Ambiguous => {
+            let detail = "is the id of several links: add campaignId, or send shortCode instead";
+            Err(Problem::invalid(pointer, detail))
+        }
+    }
+}

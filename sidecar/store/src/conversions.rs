@@ -1,0 +1,466 @@
+//! Conversions of links, and their totals.
+//!
+//! A transaction that reports or erases conversions locks their links first, in the order of their ids. It then adds to
+//! the totals of the links, which no other transaction changes meanwhile, and last to those of their campaigns. The totals
+//! are read without the conversions. Conversions of a link that is deleted are deleted with it; its campaign still counts
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+use shortlink_core::conversion::{
+    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, ValueTotal,
+};
+use shortlink_core::ports::StoreError;
+use vocabulary::{CampaignId, Code};
+
+use crate::Store;
+use crate::db::Db;
+use crate::rows::known_ids;
+use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql, table};
+use crate::value::{Row, Value, args, invalid};
+use crate::visits::erasure::{erased_until, of_campaign, of_link, overwrite};
+
+/// The most conversions that a step of an erasure deletes.
+const ERASED_PER_STEP: u32 = 5_000;
+
+/// The currency of the row with the count of all conversions.
+const ALL: &str = "";
+
+/// The links with external ids, at most two of each: more than one is ambiguous. `$4` is true if all links are reached,
+/// otherwise those that the keys in `$5` have created.
+const BY_EXTERNAL_ID: Sql = sql!(
+    "SELECT wanted.place AS place, {(SELECT json_group_array(id) FROM |ARRAY}(SELECT id FROM links \
+     {INDEXED BY links_by_external_id }WHERE links.external_id = wanted.external_id \
+     AND (wanted.campaign_id = 0 OR links.campaign_id = wanted.campaign_id) \
+     AND ($4 OR created_by {IN (SELECT value FROM json_each($5))|= ANY($5::text[])}) LIMIT 2){)|} AS ids FROM ",
+    table!("wanted": 1 "place" "bigint", 2 "external_id" "text", 3 "campaign_id" "bigint")
+);
+
+/// The links with some ids, as [`BY_EXTERNAL_ID`].
+const BY_ID: Sql = sql!(
+    "SELECT id FROM links WHERE id",
+    IN_NUMBERS,
+    " AND ($2 OR created_by {IN (SELECT value FROM json_each($3))|= ANY($3::text[])})"
+);
+
+/// Locks links.
+const LOCK: Sql = sql!(
+    "SELECT id, code, coalesce(campaign_id, 0) AS campaign_id FROM links WHERE id",
+    IN_NUMBERS,
+    " ORDER BY id",
+    FOR_UPDATE
+);
+
+/// The link and the id of a conversion.
+type Key = (i64, String);
+
+/// The value of a conversion, if it has one.
+type Worth = Option<(Currency, Amount)>;
+
+/// A link that is locked.
+struct Locked {
+    code: Code,
+    /// Its campaign, or 0.
+    campaign: i64,
+}
+
+/// A sum of conversions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    conversions: i64,
+    value: i64,
+}
+
+impl Sum {
+    fn with(self, other: Self) -> Self {
+        Self {
+            conversions: self.conversions + other.conversions,
+            value: self.value.saturating_add(other.value),
+        }
+    }
+
+    fn read(row: &Row) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            conversions: row.get("conversions")?,
+            value: row.get("value")?,
+        })
+    }
+}
+
+/// Changes of the totals of links, by link and currency.
+#[derive(Debug, Default)]
+struct Changes(BTreeMap<(i64, String), Sum>);
+
+impl Changes {
+    /// Adds a conversion, or with `-1` removes one.
+    fn add(&mut self, link: i64, value: Option<(&str, i64)>, by: i64) {
+        let of_all = (ALL, 0);
+        for (currency, value) in [Some(of_all), value].into_iter().flatten() {
+            let change = Sum {
+                conversions: by,
+                value: value * by,
+            };
+            let sum = self.0.entry((link, currency.to_owned())).or_default();
+            *sum = sum.with(change);
+        }
+    }
+
+    /// Stores the totals of links, which are locked, and of their campaigns.
+    async fn store(self, db: &mut Db<'_>, links: &HashMap<i64, Locked>) -> Result<(), sqlx::Error> {
+        let ids: Vec<i64> = self.0.keys().map(|(link, _)| *link).collect();
+        let sql = sql!(
+            "SELECT link_id, currency, conversions, value FROM link_conversions WHERE link_id",
+            IN_NUMBERS
+        );
+        let read = |row: &Row| {
+            let key: (i64, String) = (row.get("link_id")?, row.get("currency")?);
+            Ok((key, Sum::read(row)?))
+        };
+        let stored: HashMap<(i64, String), Sum> = db.all(sql, args![ids], read).await?;
+        let mut of_campaigns: BTreeMap<(i64, &str), (i64, Sum)> = BTreeMap::new();
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        for (key, change) in &self.0 {
+            let before = stored.get(key).copied().unwrap_or_default();
+            let after = before.with(*change);
+            let (link, currency) = (key.0, key.1.as_str());
+            if after.conversions > 0 {
+                let [count, value] = [after.conversions, after.value].map(Value::from);
+                changed.push([link.into(), currency.into(), count, value]);
+            } else {
+                gone.push([Value::from(link), currency.into()]);
+            }
+            let Some(campaign) = links.get(&link).map(|it| it.campaign).filter(|id| *id != 0)
+            else {
+                continue;
+            };
+            let of = of_campaigns.entry((campaign, currency)).or_default();
+            of.0 += i64::from(after.conversions > 0) - i64::from(before.conversions > 0);
+            of.1 = of.1.with(*change);
+        }
+        let into =
+            sql!("INSERT INTO link_conversions AS kept (link_id, currency, conversions, value)");
+        let end = sql!(
+            " ON CONFLICT (link_id, currency) DO UPDATE SET conversions = excluded.conversions, \
+             value = excluded.value"
+        );
+        let types = ["bigint", "text", "bigint", "bigint"];
+        db.insert(into, types, end, changed.into_iter()).await?;
+        let from = sql!("DELETE FROM link_conversions");
+        let key = [(sql!("link_id"), "bigint"), (sql!("currency"), "text")];
+        db.delete(from, key, gone.into_iter(), sql!(""), |_row| Ok(()))
+            .await?;
+        store_of_campaigns(db, &of_campaigns).await
+    }
+}
+
+async fn store_of_campaigns(
+    db: &mut Db<'_>,
+    changes: &BTreeMap<(i64, &str), (i64, Sum)>,
+) -> Result<(), sqlx::Error> {
+    let rows = changes.iter().map(|((campaign, currency), (links, sum))| {
+        let currency = Value::from(*currency);
+        let numbers = [*links, sum.conversions, sum.value].map(Value::from);
+        let [links, conversions, value] = numbers;
+        [(*campaign).into(), currency, links, conversions, value]
+    });
+    let into = sql!(
+        "INSERT INTO campaign_conversions AS kept (campaign_id, currency, links, conversions, value)"
+    );
+    // The sum of integers that are too large is a real number in SQLite, and an error in PostgreSQL.
+    let end = sql!(
+        " ON CONFLICT (campaign_id, currency) DO UPDATE SET links = kept.links + excluded.links, \
+         conversions = kept.conversions + excluded.conversions, \
+         value = {min(kept.value + excluded.value, 9223372036854775807)|\
+         CAST(least(CAST(kept.value AS numeric) + excluded.value, 9223372036854775807) AS bigint)}"
+    );
+    let types = ["bigint", "text", "bigint", "bigint", "bigint"];
+    db.insert(into, types, end, rows).await?;
+    let less = changes.iter().filter(|(_, (_, sum))| sum.conversions < 0);
+    let less: Vec<_> = less
+        .map(|((campaign, currency), _)| [Value::from(*campaign), (*currency).into()])
+        .collect();
+    let from = sql!("DELETE FROM campaign_conversions");
+    let key = [(sql!("campaign_id"), "bigint"), (sql!("currency"), "text")];
+    let end = sql!(" AND conversions <= 0");
+    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
+        .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Counts conversions, of links that one of the keys `own` has created if there are any; returns the outcome of each.
+    /// A repetition is counted once.
+    pub async fn report_conversions(
+        &self,
+        reported: Vec<NewConversion>,
+        own: Option<Vec<String>>,
+    ) -> Result<Vec<ConversionOutcome>, StoreError> {
+        let args = (reported, own);
+        let operation = "find the links of conversions";
+        let found = self.read(operation, &args, |db, (reported, own)| {
+            Box::pin(find(db, reported, own.as_deref()))
+        });
+        let found = found.await?;
+        let found: Vec<_> = found.into_iter().zip(args.0).collect();
+        self.run_tx("report conversions", found, |db, found| {
+            Box::pin(report(db, found))
+        })
+        .await
+    }
+
+    /// Returns the totals of a campaign.
+    pub async fn campaign_conversions(
+        &self,
+        id: CampaignId,
+    ) -> Result<ConversionTotals, StoreError> {
+        let sql = sql!(
+            "SELECT currency, links, conversions, value FROM campaign_conversions WHERE campaign_id = $1 \
+             ORDER BY currency"
+        );
+        let read = |row: &Row| Ok((total(row)?, row.get("links")?));
+        let operation = "read the conversions of a campaign";
+        self.all(operation, sql, args![id], read).await.map(totals)
+    }
+
+    /// Returns the totals of a link, which are 0 if it does not exist.
+    pub async fn link_conversions(&self, code: &Code) -> Result<ConversionTotals, StoreError> {
+        let found = self.read("read the conversions of a link", *code, |db, code| {
+            Box::pin(async move {
+                let ids: Vec<i64> = known_ids(db, &[*code])
+                    .await?
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                let sql = sql!(
+                    "SELECT currency, conversions, value FROM link_conversions WHERE link_id",
+                    IN_NUMBERS,
+                    " ORDER BY currency"
+                );
+                db.all(sql, args![ids], |row| Ok((total(row)?, 1))).await
+            })
+        });
+        found.await.map(totals)
+    }
+}
+
+/// Reads a row; no currency is that of all conversions.
+fn total(row: &Row) -> Result<(Option<Currency>, Sum), sqlx::Error> {
+    let currency = match row.get::<&str>("currency")? {
+        ALL => None,
+        text => Some(text.parse().map_err(|_error| invalid("currency"))?),
+    };
+    Ok((currency, Sum::read(row)?))
+}
+
+fn totals(rows: Vec<((Option<Currency>, Sum), u64)>) -> ConversionTotals {
+    let mut totals = ConversionTotals::default();
+    for ((currency, sum), links) in rows {
+        let conversions = sum.conversions.unsigned_abs();
+        match currency {
+            None => (totals.links, totals.conversions) = (links, conversions),
+            Some(currency) => totals.values.push(ValueTotal {
+                currency,
+                conversions,
+                value: Amount(sum.value),
+            }),
+        }
+    }
+    totals
+}
+
+/// The id of a link, or the outcome of a conversion of none.
+type Found = Result<i64, ConversionOutcome>;
+
+/// Finds the links that conversions name.
+async fn find(
+    db: &mut Db<'_>,
+    reported: &[NewConversion],
+    own: Option<&[String]>,
+) -> Result<Vec<Found>, sqlx::Error> {
+    let own_ids: Vec<&str> = own.unwrap_or_default().iter().map(String::as_str).collect();
+    let reach = [own.is_none().into(), own_ids.into()];
+    let mut found = vec![Err(ConversionOutcome::Unknown); reported.len()];
+    let mut codes = Vec::new();
+    let mut external = Vec::new();
+    for (place, conversion) in reported.iter().enumerate() {
+        match &conversion.of {
+            Converted::Code(code) => codes.push((place, *code)),
+            Converted::ExternalId { id, campaign } => {
+                let campaign = campaign.map_or(0, |id| id.get().cast_signed());
+                external.push([(place as i64).into(), id.into(), campaign.into()]);
+            }
+        }
+    }
+    if !codes.is_empty() {
+        let (places, codes): (Vec<usize>, Vec<Code>) = codes.into_iter().unzip();
+        let ids = known_ids(db, &codes).await?;
+        let known: Vec<i64> = ids.iter().flatten().copied().collect();
+        let values = [&[known.into()], &reach[..]].concat();
+        let reached: HashSet<i64> = db.all(BY_ID, &values, |row| row.get("id")).await?;
+        for (place, id) in places.into_iter().zip(ids) {
+            let id = id.filter(|id| reached.contains(id));
+            found[place] = id.ok_or(ConversionOutcome::Unknown);
+        }
+    }
+    if !external.is_empty() {
+        let mut values = db.table(external.into_iter());
+        values.extend(reach);
+        let read = |row: &Row| Ok((row.get::<i64>("place")?, row.get::<Vec<i64>>("ids")?));
+        let links: Vec<(i64, Vec<i64>)> = db.all(BY_EXTERNAL_ID, &values, read).await?;
+        for (place, ids) in links {
+            found[place as usize] = match ids[..] {
+                [] => Err(ConversionOutcome::Unknown),
+                [id] => Ok(id),
+                _ => Err(ConversionOutcome::Ambiguous),
+            };
+        }
+    }
+    Ok(found)
+}
+
+/// Stores those of conversions that are new.
+async fn report(
+    db: &mut Db<'_>,
+    found: &[(Found, NewConversion)],
+) -> Result<Vec<ConversionOutcome>, sqlx::Error> {
+    let links = lock(db, found.iter().filter_map(|(link, _)| link.ok())).await?;
+    // Erasures of these links wait for the lock from now on.
+    let first = found.iter().map(|(_, it)| it.at).min().unwrap_or_default();
+    let subjects = links.values().flat_map(|it| {
+        let campaign = (it.campaign != 0).then(|| of_campaign(it.campaign));
+        [Some(of_link(it.code.as_str())), campaign]
+    });
+    let subjects = subjects.flatten().collect();
+    let erased = erased_until(db, first, subjects).await?;
+    let is_erased = |name: &str, at: Timestamp| erased.get(name).is_some_and(|until| at <= *until);
+    let mut stored = stored(db, found).await?;
+    let mut changes = Changes::default();
+    let mut rows = Vec::new();
+    let outcomes = found.iter().map(|(link, conversion)| {
+        let id = match link {
+            Ok(id) => *id,
+            Err(outcome) => return *outcome,
+        };
+        // Otherwise it was deleted meanwhile.
+        let Some(link) = links.get(&id) else {
+            return ConversionOutcome::Unknown;
+        };
+        if is_erased(&of_link(link.code.as_str()), conversion.at)
+            || is_erased(&of_campaign(link.campaign), conversion.at)
+        {
+            return ConversionOutcome::Erased(link.code);
+        }
+        match stored.get(&(id, conversion.id.clone())) {
+            Some(value) if *value == conversion.value => ConversionOutcome::Repeated(link.code),
+            Some(_) => ConversionOutcome::Different(link.code),
+            None => {
+                stored.insert((id, conversion.id.clone()), conversion.value);
+                let value = conversion.value.as_ref();
+                let value = value.map(|(currency, amount)| (currency.as_str(), amount.0));
+                changes.add(id, value, 1);
+                let (currency, amount) = value.unzip();
+                let id_text = Value::from(&conversion.id);
+                let at = conversion.at.into();
+                rows.push([id.into(), id_text, at, currency.into(), amount.into()]);
+                ConversionOutcome::New(link.code)
+            }
+        }
+    });
+    let outcomes = outcomes.collect();
+    let into = sql!("INSERT INTO conversions (link_id, id, at, currency, value)");
+    let types = ["bigint", "text", "bigint", "text", "bigint"];
+    db.insert(into, types, sql!(""), rows.into_iter()).await?;
+    changes.store(db, &links).await?;
+    Ok(outcomes)
+}
+
+/// Locks links until the end of the transaction; returns those that exist, by their ids.
+async fn lock(
+    db: &mut Db<'_>,
+    ids: impl Iterator<Item = i64>,
+) -> Result<HashMap<i64, Locked>, sqlx::Error> {
+    let ids: BTreeSet<i64> = ids.collect();
+    let ids: Vec<i64> = ids.into_iter().collect();
+    let read = |row: &Row| {
+        let locked = Locked {
+            code: row.get("code")?,
+            campaign: row.get("campaign_id")?,
+        };
+        Ok((row.get("id")?, locked))
+    };
+    db.all(LOCK, args![ids], read).await
+}
+
+/// The values of those of conversions that are stored, by link and id.
+async fn stored(
+    db: &mut Db<'_>,
+    found: &[(Found, NewConversion)],
+) -> Result<HashMap<Key, Worth>, sqlx::Error> {
+    let wanted = found.iter();
+    let wanted = wanted.filter_map(|(link, it)| Some([(*link).ok()?.into(), (&it.id).into()]));
+    let wanted: Vec<[Value<'_>; 2]> = wanted.collect();
+    if wanted.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "SELECT DISTINCT kept.link_id AS link_id, kept.id AS id, currency, value FROM ",
+        table!("wanted": 1 "link_id" "bigint", 2 "id" "text"),
+        " CROSS JOIN conversions AS kept WHERE kept.link_id = wanted.link_id AND kept.id = wanted.id"
+    );
+    let read = |row: &Row| Ok(((row.get("link_id")?, row.get("id")?), value(row)?));
+    let values = db.table(wanted.into_iter());
+    db.all(sql, &values, read).await
+}
+
+/// Reads the value of a conversion.
+fn value(row: &Row) -> Result<Worth, sqlx::Error> {
+    let currency: Option<&str> = row.find("currency")?;
+    let currency: Option<Currency> = currency
+        .map(|text| text.parse().map_err(|_error| invalid("currency")))
+        .transpose()?;
+    Ok(currency.zip(row.find("value")?.map(Amount)))
+}
+
+/// Erases conversions of links up to a time, and takes them out of the totals. The links are locked. Returns false if
+/// there may be more of them.
+pub(crate) async fn erase(
+    db: &mut Db<'_>,
+    codes: &[Code],
+    until: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let ids: Vec<i64> = known_ids(db, codes).await?.into_iter().flatten().collect();
+    let sql = sql!(
+        "SELECT link_id, id, currency, value FROM conversions WHERE link_id",
+        IN_NUMBERS,
+        " AND at <= $2 LIMIT $3"
+    );
+    let read = |row: &Row| {
+        let key: Key = (row.get("link_id")?, row.get("id")?);
+        Ok((key, value(row)?))
+    };
+    let values = args![ids, until, ERASED_PER_STEP];
+    let gone: Vec<(Key, Worth)> = db.all(sql, values, read).await?;
+    if gone.is_empty() {
+        return Ok(true);
+    }
+    let mut changes = Changes::default();
+    for ((link, _), value) in &gone {
+        let value = value
+            .as_ref()
+            .map(|(currency, amount)| (currency.as_str(), amount.0));
+        changes.add(*link, value, -1);
+    }
+    let keys = gone
+        .iter()
+        .map(|((link, id), _)| [(*link).into(), id.into()]);
+    let from = sql!("DELETE FROM conversions");
+    let key = [(sql!("link_id"), "bigint"), (sql!("id"), "text")];
+    overwrite(db, true).await?;
+    let deleted = db.delete(from, key, keys, sql!(""), |_row| Ok(())).await;
+    overwrite(db, false).await?;
+    deleted?;
+    let links = lock(db, gone.iter().map(|((link, _), _)| *link)).await?;
+    changes.store(db, &links).await?;
+    Ok(gone.len() < ERASED_PER_STEP as usize)
+}

@@ -1,0 +1,355 @@
+//! Conversions and their totals: as all conversions together show them, whatever happened to those.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use shortlink_core::conversion::{
+    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion,
+};
+use shortlink_core::link::{Destination, Link, ParameterValues};
+use shortlink_core::testing::{campaign, link, moment};
+use vocabulary::{CampaignId, Code};
+
+use crate::testing::*;
+use crate::{Store, in_every_store};
+
+in_every_store! {
+    totals_are_those_of_all_conversions,
+    totals_are_exact_while_several_report_and_erase,
+    sums_that_are_too_large_stay_at_the_largest,
+    links_are_found_by_external_ids_among_those_that_a_key_reaches,
+}
+
+const FIRST: &str = "2026-05-28T00:00:00Z";
+const LINKS: usize = 12;
+const CURRENCIES: [&str; 3] = ["EUR", "USD", "JPY"];
+
+type Sums = BTreeMap<String, (u64, i64)>;
+
+/// Links of a campaign and of none, and the conversions that are expected.
+struct Scene {
+    fixture: Fixture,
+    stores: Vec<Arc<Store>>,
+    campaign: CampaignId,
+    codes: Vec<Code>,
+    counted: BTreeMap<(Code, String), NewConversion>,
+    /// Until when the conversions of links are erased.
+    erased: BTreeMap<Code, Timestamp>,
+    deleted: Vec<Code>,
+}
+
+fn currency(text: &str) -> Currency {
+    text.parse().expect("a currency")
+}
+
+fn is_of_campaign(place: usize) -> bool {
+    place.is_multiple_of(2)
+}
+
+impl Scene {
+    async fn new(fixture: Fixture) -> Self {
+        let store = &fixture.store;
+        let campaign = store.create_campaign(&campaign()).await.expect("room");
+        // Codes of sixteen characters have no number.
+        let text = |n| match n % 5 {
+            0 => format!("ABCDEFGHIJKLMN{n:02}"),
+            _ => format!("c{n:02}"),
+        };
+        let codes: Vec<Code> = (0..LINKS).map(|n| code(&text(n))).collect();
+        for (n, code) in codes.iter().enumerate() {
+            let mut link = Link {
+                external_id: Some(format!("x{n}")),
+                ..link(code.as_str())
+            };
+            if is_of_campaign(n) {
+                link.destination = Destination::Campaign {
+                    id: campaign,
+                    values: ParameterValues::default(),
+                };
+            }
+            create(store, link).await;
+        }
+        let stores = vec![Arc::clone(store), fixture.open().await];
+        Self {
+            fixture,
+            stores,
+            campaign,
+            codes,
+            counted: BTreeMap::new(),
+            erased: BTreeMap::new(),
+            deleted: Vec::new(),
+        }
+    }
+
+    fn random(&self, random: &mut StdRng) -> NewConversion {
+        let place = random.random_range(0..LINKS);
+        let of = match random.random_bool(0.5) {
+            true => Converted::Code(self.codes[place]),
+            false => Converted::ExternalId {
+                id: format!("x{place}"),
+                campaign: is_of_campaign(place).then_some(self.campaign),
+            },
+        };
+        let id = random.random_range(0..40);
+        // The same whenever it comes.
+        let mut own = StdRng::seed_from_u64(id);
+        let value = own.random_bool(0.7).then(|| {
+            let amount = Amount(own.random_range(0..1_000_000_000));
+            (currency(CURRENCIES.choose(&mut own).expect("some")), amount)
+        });
+        NewConversion {
+            of,
+            id: format!("order-{id}"),
+            at: moment(FIRST) + SignedDuration::from_mins(own.random_range(0..1000)),
+            value,
+        }
+    }
+
+    fn code_of(&self, conversion: &NewConversion) -> Code {
+        match &conversion.of {
+            Converted::Code(code) => *code,
+            Converted::ExternalId { id, .. } => {
+                self.codes[id[1..].parse::<usize>().expect("a place")]
+            }
+        }
+    }
+
+    /// Notes what reports of conversions should do; returns the outcomes.
+    fn note(&mut self, conversions: &[NewConversion]) -> Vec<ConversionOutcome> {
+        let outcome = |it: &NewConversion| {
+            let code = self.code_of(it);
+            let key = (code, it.id.clone());
+            if self.deleted.contains(&code) {
+                return ConversionOutcome::Unknown;
+            }
+            if self.erased.get(&code).is_some_and(|until| it.at <= *until) {
+                return ConversionOutcome::Erased(code);
+            }
+            if self.counted.contains_key(&key) {
+                return ConversionOutcome::Repeated(code);
+            }
+            self.counted.insert(key, it.clone());
+            ConversionOutcome::New(code)
+        };
+        conversions.iter().map(outcome).collect()
+    }
+
+    fn erase(&mut self, code: Code, until: Timestamp) {
+        let known = self.erased.entry(code).or_insert(until);
+        *known = until.max(*known);
+        self.counted
+            .retain(|(of, _), it| *of != code || it.at > until);
+    }
+
+    fn sums<'a>(conversions: impl Iterator<Item = &'a NewConversion>) -> (u64, Sums) {
+        let (mut all, mut sums) = (0, Sums::new());
+        for it in conversions {
+            all += 1;
+            if let Some((currency, amount)) = it.value {
+                let sum = sums.entry(currency.as_str().to_owned()).or_default();
+                *sum = (sum.0 + 1, sum.1 + amount.0);
+            }
+        }
+        (all, sums)
+    }
+
+    async fn check(&self) {
+        let store = &self.fixture.store;
+        let shown = |totals: ConversionTotals| {
+            let values = totals.values.iter();
+            let sums: Sums = values
+                .map(|it| {
+                    (
+                        it.currency.as_str().to_owned(),
+                        (it.conversions, it.value.0),
+                    )
+                })
+                .collect();
+            (totals.conversions, sums)
+        };
+        for code in &self.codes {
+            let totals = store.link_conversions(code).await.expect("a store");
+            let own = self.counted.iter().filter(|((of, _), _)| of == code);
+            let own = own.filter(|_| !self.deleted.contains(code));
+            assert_eq!(shown(totals), Self::sums(own.map(|(_, it)| it)), "{code}");
+        }
+        let totals = store
+            .campaign_conversions(self.campaign)
+            .await
+            .expect("a store");
+        let place = |code: &Code| self.codes.iter().position(|it| it == code).expect("one");
+        let own = self
+            .counted
+            .iter()
+            .filter(|((of, _), _)| is_of_campaign(place(of)));
+        let mut links: Vec<Code> = own.clone().map(|((of, _), _)| *of).collect();
+        links.dedup();
+        assert_eq!(totals.links, links.len() as u64);
+        assert_eq!(shown(totals), Self::sums(own.map(|(_, it)| it)));
+        let exist = self
+            .counted
+            .keys()
+            .filter(|(of, _)| !self.deleted.contains(of));
+        assert_eq!(
+            self.fixture.count("conversions").await,
+            exist.count() as i64
+        );
+    }
+}
+
+async fn report(store: &Store, conversions: Vec<NewConversion>) -> Vec<ConversionOutcome> {
+    let reported = store.report_conversions(conversions, None).await;
+    reported.expect("a store")
+}
+
+async fn totals_are_those_of_all_conversions(fixture: Fixture) {
+    let mut scene = Scene::new(fixture).await;
+    for seed in 0..40 {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let store = Arc::clone(&scene.stores[random.random_range(0..2)]);
+        match random.random_range(0..20) {
+            0..16 => {
+                let some = random.random_range(1..20);
+                let some: Vec<_> = (0..some).map(|_| scene.random(random)).collect();
+                let expected = scene.note(&some);
+                assert_eq!(report(&store, some).await, expected);
+            }
+            16..19 => {
+                let code = *scene.codes.choose(random).expect("some");
+                let until = moment(FIRST) + SignedDuration::from_mins(random.random_range(0..600));
+                erase_visits(&store, &[code], until).await;
+                scene.erase(code, until);
+            }
+            _ => {
+                let code = *scene.codes.choose(random).expect("some");
+                let deleted = store.delete_links(vec![(code, 1)], moment(NOW)).await;
+                if deleted.expect("a store") == 1 {
+                    scene.deleted.push(code);
+                }
+            }
+        }
+        scene.check().await;
+    }
+    let other = NewConversion {
+        value: None,
+        ..scene
+            .counted
+            .values()
+            .find(|it| it.value.is_some() && !scene.deleted.contains(&scene.code_of(it)))
+            .expect("one with a value")
+            .clone()
+    };
+    let code = scene.code_of(&other);
+    let outcomes = report(&scene.fixture.store, vec![other]).await;
+    assert_eq!(outcomes, [ConversionOutcome::Different(code)]);
+    scene.check().await;
+}
+
+async fn totals_are_exact_while_several_report_and_erase(fixture: Fixture) {
+    let mut scene = Scene::new(fixture).await;
+    let random = &mut StdRng::seed_from_u64(7);
+    for round in 0..6 {
+        let mut tasks = Vec::new();
+        let code = *scene.codes.choose(random).expect("some");
+        // All are of a time after those of reports, so that the order does not matter.
+        let until = moment(FIRST) + SignedDuration::from_mins(2000);
+        for lane in 0..6 {
+            let store = Arc::clone(&scene.stores[lane % 2]);
+            let mut some: Vec<_> = (0..30).map(|_| scene.random(random)).collect();
+            some.retain(|it| scene.code_of(it) != code);
+            scene.note(&some);
+            let mut of_code: Vec<_> = (0..5).map(|_| scene.random(random)).collect();
+            of_code
+                .iter_mut()
+                .for_each(|it| it.of = Converted::Code(code));
+            some.extend(of_code);
+            tasks.push(tokio::spawn(async move {
+                if lane == 3 && round % 2 == 0 {
+                    erase_visits(&store, &[code], until).await;
+                }
+                report(&store, some).await;
+            }));
+        }
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        // Whatever was reported before or after it.
+        erase_visits(&scene.fixture.store, &[code], until).await;
+        scene.erase(code, until);
+        scene.check().await;
+    }
+}
+
+async fn sums_that_are_too_large_stay_at_the_largest(fixture: Fixture) {
+    let scene = Scene::new(fixture).await;
+    let store = &scene.fixture.store;
+    let conversion = |id: &str, amount| NewConversion {
+        of: Converted::Code(scene.codes[0]),
+        id: id.to_owned(),
+        at: moment(FIRST),
+        value: Some((currency("IRR"), Amount(amount))),
+    };
+    for (id, amount) in [("a", i64::MAX - 1), ("b", 1), ("c", 9_999_999_999_999)] {
+        report(store, vec![conversion(id, amount)]).await;
+    }
+    let of_link = store
+        .link_conversions(&scene.codes[0])
+        .await
+        .expect("a store");
+    let of_campaign = store
+        .campaign_conversions(scene.campaign)
+        .await
+        .expect("a store");
+    for totals in [of_link, of_campaign] {
+        assert_eq!(totals.values[0].value, Amount(i64::MAX));
+        assert_eq!(totals.conversions, 3);
+    }
+}
+
+async fn links_are_found_by_external_ids_among_those_that_a_key_reaches(fixture: Fixture) {
+    let scene = Scene::new(fixture).await;
+    let store = &scene.fixture.store;
+    let other = Link {
+        external_id: Some("x1".to_owned()),
+        created_by: "other".to_owned(),
+        ..link("other")
+    };
+    create(store, other).await;
+    let conversion = |id: &str| NewConversion {
+        of: Converted::ExternalId {
+            id: id.to_owned(),
+            campaign: None,
+        },
+        id: "one".to_owned(),
+        at: moment(FIRST),
+        value: None,
+    };
+    let asked = || vec![conversion("x1"), conversion("x2"), conversion("nothing")];
+    let own = |id: &str| Some(vec![id.to_owned()]);
+    for (own, expected) in [
+        (
+            None,
+            [
+                ConversionOutcome::Ambiguous,
+                ConversionOutcome::New(scene.codes[2]),
+                ConversionOutcome::Unknown,
+            ],
+        ),
+        (
+            own("other"),
+            [
+                ConversionOutcome::New(code("other")),
+                ConversionOutcome::Unknown,
+                ConversionOutcome::Unknown,
+            ],
+        ),
+        (own("nobody"), [ConversionOutcome::Unknown; 3]),
+    ] {
+        let outcomes = store.report_conversions(asked(), own).await;
+        assert_eq!(outcomes.expect("a store"), expected);
+    }
+}
