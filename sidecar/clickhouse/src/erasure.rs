@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use shortlink_core::ports::Dimension;
 
-use crate::statistics::column;
-use crate::{Batch, ClickHouse, Fault, LinkCount, MUTATION_PATIENCE};
+use crate::statistics::{HOUR_MS, column};
+use crate::{Batch, ClickHouse, ClickedLink, Fault, LinkCount, MUTATION_PATIENCE};
 
 /// Visits that are to be erased.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,6 @@ struct Later {
     last_at: i64,
 }
 
-const HOUR_MS: i64 = 60 * 60 * 1000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 impl Erasure {
@@ -206,13 +205,18 @@ impl ClickHouse {
     }
 
     /// Deletes the visits of an erasure, and moves the counts of its links to those of earlier hours, with times that
-    /// are rounded down to days. Of the last hour, the visits after the erasure stay: they can still be corrected. All
-    /// batches before that of the erasure have been inserted. Without `has_visits`, only counts are moved. A repetition
-    /// changes nothing.
+    /// are rounded down to days. Of the last hour, the visits after the erasure stay: they can still be corrected. The
+    /// clicks of its links that exist, `links`, are counted again. All batches before that of the erasure have been
+    /// inserted. Without `has_visits`, no visits are deleted. A repetition changes nothing.
     ///
     /// # Errors
     /// When not everything is known to be erased.
-    pub async fn erase(&self, erasure: &Erasure, has_visits: bool) -> Result<(), Fault> {
+    pub async fn erase(
+        &self,
+        erasure: &Erasure,
+        has_visits: bool,
+        links: &[ClickedLink<'_>],
+    ) -> Result<(), Fault> {
         let client = self.database().await?;
         if has_visits {
             let delete = erasure.of_visits(&client, "ALTER TABLE visits DELETE WHERE", "");
@@ -245,7 +249,9 @@ impl ClickHouse {
                 is_earlier,
             })
         });
-        self.insert(&Batch::new(erasure.batch, [], moves)).await
+        self.insert(&Batch::new(erasure.batch, [], moves, []))
+            .await?;
+        self.erase_clicks(&client, erasure, links).await
     }
 
     /// Counts hours before a moment together from now on, if there are any.
@@ -266,7 +272,7 @@ impl ClickHouse {
     }
 
     /// Rewrites rows, and waits for it.
-    async fn mutate(&self, query: Query) -> Result<(), Fault> {
+    pub(crate) async fn mutate(&self, query: Query) -> Result<(), Fault> {
         self.execute(MUTATION_PATIENCE, query.with_setting("mutations_sync", "1"))
             .await
     }

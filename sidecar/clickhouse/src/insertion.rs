@@ -6,8 +6,9 @@ use clickhouse::insert_formatted::InsertFormatted;
 use clickhouse::{Client, Row};
 use serde::Deserialize;
 
+use crate::clicks::CLICKS;
 use crate::columns::{Columns, VISITS};
-use crate::{ClickHouse, Fault, PATIENCE};
+use crate::{ClickHouse, Fault, LinkClicks, PATIENCE};
 
 /// Writes ClickHouse's format RowBinary.
 #[derive(Debug, Default)]
@@ -66,14 +67,20 @@ pub struct Batch {
     visits: Vec<u8>,
     /// Rows of counts in RowBinary.
     counts: Vec<u8>,
+    /// Rows of clicks in RowBinary.
+    clicks: Vec<u8>,
 }
 
+/// Marks the stored form of a batch that has clicks, in its first number.
+const HAS_CLICKS: u64 = 1 << 63;
+
 impl Batch {
-    /// The batch of some visits and contributions, which are in the order of their codes.
+    /// The batch of some visits, contributions to counts, which are in the order of their codes, and clicks, each link once.
     pub fn new<'a>(
         id: i64,
         visits: impl IntoIterator<Item = Columns<'a>>,
         counts: impl IntoIterator<Item = LinkCount<'a>>,
+        clicks: impl IntoIterator<Item = LinkClicks<'a>>,
     ) -> Self {
         let mut rows = RowBinary::default();
         for visit in visits {
@@ -91,34 +98,57 @@ impl Batch {
             of_links.text(count.class).bytes(&visits.to_le_bytes());
             of_links.bytes(&[u8::from(count.is_earlier)]);
         }
+        let mut clicked = RowBinary::default();
+        for of_link in clicks {
+            of_link.write(id, &mut clicked);
+        }
         Self {
             id,
             visits: rows.0,
             counts: of_links.0,
+            clicks: clicked.0,
         }
     }
 
     /// The stored form of the rows.
     pub fn to_stored(&self) -> Vec<u8> {
-        let mut stored = Vec::with_capacity(8 + self.visits.len() + self.counts.len());
-        stored.extend_from_slice(&(self.visits.len() as u64).to_le_bytes());
-        stored.extend_from_slice(&self.visits);
-        stored.extend_from_slice(&self.counts);
+        let parts = [&self.visits, &self.counts, &self.clicks];
+        let length = parts.map(Vec::len).into_iter().sum::<usize>();
+        let mut stored = Vec::with_capacity(16 + length);
+        stored.extend_from_slice(&(self.visits.len() as u64 | HAS_CLICKS).to_le_bytes());
+        stored.extend_from_slice(&(self.counts.len() as u64).to_le_bytes());
+        for part in parts {
+            stored.extend_from_slice(part);
+        }
         lz4_flex::compress_prepend_size(&stored)
     }
 
-    /// Restores a batch; `None` for anything that [`Batch::to_stored`] does not write.
+    /// Restores a batch, also one of a program that stored no clicks; `None` for anything that [`Batch::to_stored`] has
+    /// not written.
     pub fn from_stored(id: i64, stored: &[u8]) -> Option<Self> {
         let stored = lz4_flex::decompress_size_prepended(stored).ok()?;
-        let (length, rows) = stored.split_first_chunk()?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-        let (visits, counts) = rows.split_at_checked(length)?;
+        let (first, mut rows) = number(&stored)?;
+        let visits = usize::try_from(first & !HAS_CLICKS).ok()?;
+        let mut counts = rows.len().checked_sub(visits)?;
+        if first & HAS_CLICKS != 0 {
+            let (second, rest) = number(rows)?;
+            (counts, rows) = (usize::try_from(second).ok()?, rest);
+        }
+        let (visits, rest) = rows.split_at_checked(visits)?;
+        let (counts, clicks) = rest.split_at_checked(counts)?;
         Some(Self {
             id,
             visits: visits.to_vec(),
             counts: counts.to_vec(),
+            clicks: clicks.to_vec(),
         })
     }
+}
+
+/// Takes a number off the front.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*number), rest))
 }
 
 #[derive(Row, Deserialize)]
@@ -146,6 +176,10 @@ impl ClickHouse {
                 format!("INSERT INTO visit_counts ({COUNTS}) FORMAT RowBinary"),
                 &batch.counts,
             ),
+            (
+                format!("INSERT INTO link_clicks ({CLICKS}) FORMAT RowBinary"),
+                &batch.clicks,
+            ),
         ];
         for (sql, rows) in insertions {
             if !rows.is_empty() {
@@ -166,7 +200,7 @@ impl ClickHouse {
     pub async fn last_ids(&self) -> Result<(i64, i64), Fault> {
         let client = self.database().await?;
         let query = "SELECT ifNull(greatest((SELECT max(batch) FROM visits), \
-             (SELECT max(batch) FROM visit_counts)), 0) AS batch, \
+             (SELECT max(batch) FROM visit_counts), (SELECT max(batch) FROM link_clicks)), 0) AS batch, \
              ifNull((SELECT max(number) FROM visits), 0) AS number";
         let last = self.rows::<Last>(client.query(query)).await?;
         Ok(last
@@ -214,8 +248,30 @@ mod tests {
             last_at: 5,
             is_earlier: true,
         };
-        let batch = Batch::new(9, [Columns::from(&visit)], [count("bot"), count("human")]);
+        let clicks = |visits| crate::LinkClicks {
+            link: crate::ClickedLink {
+                campaign: 1,
+                created: 2,
+                code: "abc",
+            },
+            clicks: visits,
+            since: 4,
+        };
+        let clicked = Some(crate::Clicks::at(5));
+        let counts = [count("bot"), count("human")];
+        let batch = Batch::new(
+            9,
+            [Columns::from(&visit)],
+            counts.clone(),
+            [clicks(clicked), clicks(None)],
+        );
         assert_eq!(Batch::from_stored(9, &batch.to_stored()), Some(batch));
+        // As programs before stored it.
+        let batch = Batch::new(9, [Columns::from(&visit)], counts, []);
+        let mut before = (batch.visits.len() as u64).to_le_bytes().to_vec();
+        before.extend_from_slice(&[&*batch.visits, &*batch.counts].concat());
+        let before = lz4_flex::compress_prepend_size(&before);
+        assert_eq!(Batch::from_stored(9, &before), Some(batch));
         assert_eq!(Batch::from_stored(9, b"rubbish"), None);
     }
 

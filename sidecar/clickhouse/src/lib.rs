@@ -5,6 +5,7 @@
 //! inserted again replaces itself.
 #![forbid(unsafe_code)]
 
+mod clicks;
 mod columns;
 mod erasure;
 mod fault;
@@ -23,6 +24,7 @@ use shortlink_core::ports::MAX_VISITS_TOGETHER;
 use tokio::sync::OnceCell;
 use url::Url;
 
+pub use clicks::{AllHumanVisits, CLOCKS_DIFFER_MS, ClickedLink, Clicks, HumanVisits, LinkClicks};
 pub use columns::Columns;
 pub use erasure::{Erased, ErasedValue, Erasure, ErasureOf};
 pub use fault::Fault;
@@ -50,6 +52,7 @@ pub struct ClickHouse {
     retention_days: Option<u32>,
     /// Set once the tables have been found to be those of this program and this SQL database.
     checked: OnceCell<()>,
+    remembered: clicks::Remembered,
 }
 
 impl fmt::Debug for ClickHouse {
@@ -139,6 +142,7 @@ impl ClickHouse {
             owner,
             retention_days,
             checked: OnceCell::new(),
+            remembered: clicks::Remembered::default(),
         })
     }
 

@@ -1,23 +1,25 @@
 //! The tables of visits.
 //!
-//! Both replace rows with the same key, so that an insertion can be repeated. A visit's key is its number. A count of a
-//! link is a contribution of one batch, and its key is the batch with a place in it; the link's counts are the sums.
+//! All replace rows with the same key, so that an insertion can be repeated. A visit's key is its number. A count of a
+//! link is a contribution of one batch, and its key is the batch with a place in it; the link's counts are the sums. Clicks
+//! are contributions, too ([`crate::clicks`]).
 
 use clickhouse::{Client, Row};
 use serde::Deserialize;
 
+use crate::clicks::CLICKS;
 use crate::insertion::COUNTS;
 use crate::{ClickHouse, Fault, MUTATION_PATIENCE, PATIENCE, VisitRow};
 
-/// The version of the tables.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the tables: since 2 with clicks.
+pub(crate) const VERSION: u32 = 2;
 
 /// The number of blocks of each table among which ClickHouse drops a repeated one. The key of a row replaces what comes
 /// later than that.
 const WINDOW: u32 = 1000;
 
 /// The statements that make the tables. A repetition changes nothing.
-fn tables() -> [String; 3] {
+fn tables() -> [String; 4] {
     let window = format!("non_replicated_deduplication_window = {WINDOW}");
     [
         "CREATE TABLE IF NOT EXISTS visits_owner (owner String, version UInt32) \
@@ -77,6 +79,21 @@ fn tables() -> [String; 3] {
              ) ENGINE = ReplacingMergeTree ORDER BY (code, batch, place) \
              SETTINGS {window}, index_granularity = 256"
         ),
+        // The links of a campaign in the order of their creation: pages of a listing are near each other. Most links have
+        // one visit, so that the time from the first to the last one takes no space.
+        format!(
+            "CREATE TABLE IF NOT EXISTS link_clicks (\
+             campaign Int64 CODEC(Delta, ZSTD), \
+             created Int64 CODEC(Delta, ZSTD), \
+             code String CODEC(ZSTD(3)), \
+             batch Int64 CODEC(T64, ZSTD), \
+             since Int64 CODEC(T64, ZSTD), \
+             first_at DateTime64(3, 'UTC') CODEC(T64, ZSTD), \
+             lasted Int64 CODEC(T64, ZSTD), \
+             visits Int32 CODEC(T64, ZSTD)\
+             ) ENGINE = ReplacingMergeTree ORDER BY (campaign, created, code, batch) \
+             SETTINGS {window}, index_granularity = 1024"
+        ),
     ]
 }
 
@@ -92,11 +109,12 @@ struct Text {
 }
 
 impl ClickHouse {
-    /// Makes the database and its tables as far as they are missing, and has visits expire.
+    /// Makes the database and its tables as far as they are missing, and has visits expire. Returns false if the tables
+    /// are of the version before, which had no clicks: they are empty until [`ClickHouse::finish_migration`].
     ///
     /// # Errors
     /// When the server can't do it, or the tables belong to another SQL database or another version.
-    pub async fn migrate(&self) -> Result<(), Fault> {
+    pub async fn migrate(&self) -> Result<bool, Fault> {
         let create = format!("CREATE DATABASE IF NOT EXISTS {}", self.database);
         self.execute(PATIENCE, self.client.query(&create)).await?;
         let client = self.unchecked();
@@ -108,6 +126,26 @@ impl ClickHouse {
             let insert = client.query(insert).bind(&self.owner).bind(VERSION);
             self.execute(PATIENCE, insert).await?;
         }
+        match self.check().await {
+            Err(Fault::Version { version, .. }) if version == VERSION - 1 => {
+                let truncate = client.query("TRUNCATE TABLE link_clicks");
+                self.execute(MUTATION_PATIENCE, truncate).await?;
+                // What follows fills them.
+                let _ = self.checked.set(());
+                Ok(false)
+            }
+            checked => checked.map(|()| true),
+        }
+    }
+
+    /// Notes that the tables of the version before have all that this one has.
+    ///
+    /// # Errors
+    /// As [`ClickHouse::migrate`].
+    pub async fn finish_migration(&self) -> Result<(), Fault> {
+        let note = "ALTER TABLE visits_owner UPDATE version = ? WHERE version = ?";
+        let note = self.unchecked().query(note).bind(VERSION);
+        self.mutate(note.bind(VERSION - 1)).await?;
         self.check().await
     }
 
@@ -117,7 +155,7 @@ impl ClickHouse {
     /// When they can't be deleted.
     pub async fn clear(&self) -> Result<(), Fault> {
         let client = self.database().await?;
-        for table in ["visits", "visit_counts"] {
+        for table in ["visits", "visit_counts", "link_clicks"] {
             let truncate = client.query(&format!("TRUNCATE TABLE {table}"));
             self.execute(MUTATION_PATIENCE, truncate).await?;
         }
@@ -177,7 +215,9 @@ impl ClickHouse {
         let visits = client.query("SELECT ?fields FROM visits WHERE 0");
         self.rows::<VisitRow>(visits).await?;
         let counts = client.query(&format!("SELECT {COUNTS} FROM visit_counts WHERE 0"));
-        self.execute(PATIENCE, counts).await
+        self.execute(PATIENCE, counts).await?;
+        let clicks = client.query(&format!("SELECT {CLICKS} FROM link_clicks WHERE 0"));
+        self.execute(PATIENCE, clicks).await
     }
 
     /// Sets the time after which ClickHouse deletes visits, if it is another one.

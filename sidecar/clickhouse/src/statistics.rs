@@ -15,7 +15,7 @@ use vocabulary::Code;
 
 use crate::{ClickHouse, Fault};
 
-const HOUR_MS: i64 = 60 * 60 * 1000;
+pub(crate) const HOUR_MS: i64 = 60 * 60 * 1000;
 
 /// The visits of a link that are counted: its latest ones. Their last versions are found by sorting: `FINAL` would read
 /// more than the index by code finds, and older servers all visits.
@@ -57,7 +57,7 @@ fn class(name: &str) -> Class {
     Class::by_name(name).unwrap_or(Class::Unknown)
 }
 
-fn moment(ms: i64) -> Timestamp {
+pub(crate) fn moment(ms: i64) -> Timestamp {
     // Columns of ClickHouse hold no moment that this type can't.
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }

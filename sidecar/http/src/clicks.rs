@@ -35,7 +35,6 @@ operations! {
         .takes(&[campaigns::ID])
         .text("A link was clicked if it has a human visit that is not erased.")
         .answers::<ClicksBody>(200, "The counts.")
-        .problems([Problem::clicks_not_counted()])
     }
     get "/v1/campaigns/{id}/recipients", "listRecipients", "Lists the links of a campaign with their clicks", list {
         .takes(&[campaigns::ID])
@@ -45,7 +44,6 @@ operations! {
              breaks off."
         )
         .answer(200, "A page of recipients, or all recipients.", page_or_rows::<PageBody, RecipientBody>())
-        .problems([Problem::clicks_not_counted()])
     }
 }
 
@@ -88,7 +86,6 @@ async fn count(
         return Err(no_such_campaign());
     }
     let hours = app.listings.first_clicks(id).await?;
-    let hours = hours.ok_or_else(Problem::clicks_not_counted)?;
     let owner = QuotaOwner::Campaign(id);
     let issued = app
         .listings
@@ -186,10 +183,8 @@ impl Selected {
         store: &Store,
         after: Option<&Position>,
         most: u32,
-    ) -> Result<Option<Portion>, StoreError> {
-        let Some(mut recipients) = store.recipients(self.campaign, after, most).await? else {
-            return Ok(None);
-        };
+    ) -> Result<Portion, StoreError> {
+        let mut recipients = store.recipients(self.campaign, after, most).await?;
         let last = recipients
             .last()
             .filter(|_| recipients.len() == most as usize);
@@ -200,7 +195,7 @@ impl Selected {
                 .is_none_or(|clicked| clicked == it.clicks.is_some())
                 && self.own.as_ref().is_none_or(is_own)
         });
-        Ok(Some(Portion { recipients, next }))
+        Ok(Portion { recipients, next })
     }
 }
 
@@ -238,7 +233,6 @@ async fn list(
     let first = selected
         .read(&app.listings, after.as_ref(), TOGETHER)
         .await?;
-    let first = first.ok_or_else(Problem::clicks_not_counted)?;
     let mut detail = circumstances(&headers);
     detail.extend(
         asked
@@ -268,7 +262,6 @@ async fn page(
     let mut examined = 0;
     loop {
         let portion = selected.read(store, after.as_ref(), limit).await?;
-        let portion = portion.ok_or_else(Problem::clicks_not_counted)?;
         found.extend(portion.recipients);
         after = portion.next;
         examined += limit;
@@ -301,7 +294,7 @@ fn export(
             let mut portion = portion;
             while let Some(Portion { recipients, next }) = portion {
                 let read = async || match &next {
-                    Some(after) => selected.read(&store, Some(after), TOGETHER).await,
+                    Some(after) => selected.read(&store, Some(after), TOGETHER).await.map(Some),
                     None => Ok(None),
                 };
                 portion = read().await?;

@@ -51,7 +51,7 @@ operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
         .text("`longUrl` needs the setting `links.find_by_target`. It answers 503 while links are prepared for it.")
         .answers::<PageBody>(200, "A page of links.")
-        .problems([Problem::targets_not_found(), Problem::clicks_not_counted()])
+        .problems([Problem::targets_not_found()])
     }
     post "/v1/links", "createLink", "Creates a link", create {
         .text("With `dedupe`, an existing link of an identical request is returned with 200.")
@@ -167,7 +167,7 @@ async fn find(
     let campaigns = Campaigns::of(&app, [&link]).await?;
     let totals = app.store.visit_totals(&[code]).await?;
     let clicks = app.store.link_clicks(&[code]).await?;
-    let clicks = clicks.as_ref().map(|it| it.first().map(|(_, it)| it));
+    let clicks = clicks.first().map(|(_, it)| it);
     let body = body(&link, &app, &domains, &campaigns).visited(totals.first(), clicks);
     Ok(tagged(&link, body))
 }
@@ -395,9 +395,6 @@ async fn list(
             TargetSearch::Off => return Err(Problem::targets_not_found()),
         }
     }
-    if listing.clicked.is_some() && !app.store.counts_clicks() {
-        return Err(Problem::clicks_not_counted());
-    }
     let page = app.links.page(&listing).await?;
     let (links, next) = cut(page.links, listing.limit, |last| Position {
         created_at: last.created_at,
@@ -412,13 +409,12 @@ async fn list(
     let totals = app.listings.visit_totals(&codes).await?;
     let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
     let clicks = app.listings.link_clicks(&codes).await?;
-    let clicks: Option<HashMap<Code, LinkClicks>> = clicks.map(|it| it.into_iter().collect());
+    let clicks: HashMap<Code, LinkClicks> = clicks.into_iter().collect();
     let links = links
         .iter()
         .map(|link| {
             let body = LinkBody::new(link, campaigns.of_link(link), now, bases);
-            let clicks = clicks.as_ref().map(|it| it.get(&link.code));
-            body.visited(totals.get(&link.code), clicks)
+            body.visited(totals.get(&link.code), clicks.get(&link.code))
         })
         .collect();
     Ok(Json(PageBody { links, next_cursor }))

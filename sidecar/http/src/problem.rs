@@ -155,10 +155,10 @@ problems! {
     targets_not_found(): CONFLICT, "find-by-target-off", "Links are not found by their target",
         "The setting links.find_by_target of the sidecar is off, so that no index has the targets of links.";
 
-    /// 409: visits are where clicks are not counted.
-    clicks_not_counted(): CONFLICT, "clicks-not-counted", "Clicks are not counted",
-        "Visits are in ClickHouse (visits.clickhouse), where the clicks of links are not counted. The visits of each link \
-         are: its member visits.human.";
+    /// 409: visits are where first clicks are not known when they are stored.
+    first_clicks_not_known(): CONFLICT, "first-clicks-not-known", "First clicks are not known",
+        "Visits are in ClickHouse (visits.clickhouse), where a visit is stored without the earlier ones of its link. Have \
+         each click delivered.";
 
     /// 409: there are as many webhooks as there can be.
     too_many_webhooks(): CONFLICT, "too-many-webhooks", "There are too many webhooks", too_many();

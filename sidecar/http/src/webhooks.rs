@@ -67,7 +67,7 @@ operations! {
         }))])
         .answers::<SecretBody>(201, "The webhook with its secret.")
         .with(["Location"]).leads_to("id", ID)
-        .problems([Problem::too_many_webhooks(), Problem::clicks_not_counted()])
+        .problems([Problem::too_many_webhooks(), Problem::first_clicks_not_known()])
     }
     get "/v1/webhooks/{id}", "getWebhook", "Shows a webhook", find {
         .answers::<WebhookBody>(200, "The webhook.")
@@ -76,7 +76,7 @@ operations! {
         .also(changes)
         .text("Messages that are under way end with the settings before.")
         .takes_json::<WebhookPatch, 1>([("batches", json!({ "maxBatch": 1000 }))])
-        .problems([Problem::clicks_not_counted()])
+        .problems([Problem::first_clicks_not_known()])
     }
     delete "/v1/webhooks/{id}", "deleteWebhook", "Deletes a webhook", delete {
         .text("Events that wait are not delivered any more.")
@@ -236,7 +236,7 @@ fn done(changed: WebhookChanged) -> Result<Box<Webhook>, Problem> {
     match changed {
         WebhookChanged::Done(webhook) => Ok(webhook),
         WebhookChanged::TooMany => Err(Problem::too_many_webhooks()),
-        WebhookChanged::NoFirstClicks => Err(Problem::clicks_not_counted()),
+        WebhookChanged::NoFirstClicks => Err(Problem::first_clicks_not_known()),
         WebhookChanged::TooEarly(first) => Err(Problem::invalid(
             "/since",
             format!("must not be before {first}, since when places of events are known"),

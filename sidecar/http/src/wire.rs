@@ -72,18 +72,12 @@ struct VisitsBody {
     refused: u64,
     /// Time of the last visit.
     last_at: Option<Timestamp>,
-    /// Human visits that are not erased; absent where clicks are not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    clicks: Option<u64>,
+    /// Human visits that are not erased.
+    clicks: u64,
     /// Time of the first of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Timestamp>")]
-    first_click_at: Option<Option<Timestamp>>,
+    first_click_at: Option<Timestamp>,
     /// Time of the last of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Timestamp>")]
-    last_click_at: Option<Option<Timestamp>>,
+    last_click_at: Option<Timestamp>,
 }
 
 /// The target and the settings of a link.
@@ -161,21 +155,17 @@ impl LinkBody {
         }
     }
 
-    /// Adds how often the link was visited; `clicks` is `None` where they are not counted.
-    pub(super) fn visited(
-        self,
-        total: Option<&LinkTotal>,
-        clicks: Option<Option<&LinkClicks>>,
-    ) -> Self {
+    /// Adds how often the link was visited.
+    pub(super) fn visited(self, total: Option<&LinkTotal>, clicks: Option<&LinkClicks>) -> Self {
         Self {
             visits: Some(VisitsBody {
                 total: total.map_or(0, |it| it.visits),
                 human: total.map_or(0, |it| it.human),
                 refused: total.map_or(0, |it| it.refused),
                 last_at: total.map(|it| it.last_at),
-                clicks: clicks.map(|it| it.map_or(0, |it| it.visits)),
-                first_click_at: clicks.map(|it| it.map(|it| it.first_at)),
-                last_click_at: clicks.map(|it| it.map(|it| it.last_at)),
+                clicks: clicks.map_or(0, |it| it.visits),
+                first_click_at: clicks.map(|it| it.first_at),
+                last_click_at: clicks.map(|it| it.last_at),
             }),
             ..self
         }

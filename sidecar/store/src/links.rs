@@ -28,6 +28,9 @@ const FIND_BY_DIGEST: Sql = sql!(
     ", used_at FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
 );
 
+/// The fewest links that are read at a time to find those with or without clicks in ClickHouse.
+const EXAMINED_TOGETHER: u32 = 1_000;
+
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
     pub async fn find_by_digest(
@@ -110,6 +113,45 @@ impl Store {
         if !is_possible(listing) {
             return Ok(Vec::new());
         }
+        match (listing.clicked, self.has_clicks_elsewhere()) {
+            (Some(clicked), true) => self.list_by_clicks(listing, clicked).await,
+            _ => self.list_some_links(listing).await,
+        }
+    }
+
+    /// Lists links by whether they have clicks in ClickHouse: those that match otherwise are read until enough do.
+    async fn list_by_clicks(
+        &self,
+        listing: &Listing,
+        clicked: bool,
+    ) -> Result<Vec<Link>, StoreError> {
+        let mut examined = Listing {
+            clicked: None,
+            limit: listing.limit.max(EXAMINED_TOGETHER),
+            ..listing.clone()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = self.list_some_links(&examined).await?;
+            let codes: Vec<Code> = page.iter().map(|link| link.code).collect();
+            let clicks = self.link_clicks(&codes).await?;
+            let with_clicks: HashSet<Code> = clicks.into_iter().map(|(code, _)| code).collect();
+            let last = page.last().map(|link| Position {
+                created_at: link.created_at,
+                code: link.code,
+            });
+            let is_last = page.len() < examined.limit as usize;
+            let matching = page.into_iter();
+            found.extend(matching.filter(|link| with_clicks.contains(&link.code) == clicked));
+            if is_last || found.len() >= listing.limit as usize {
+                found.truncate(listing.limit as usize);
+                return Ok(found);
+            }
+            examined.after = last;
+        }
+    }
+
+    async fn list_some_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError> {
         self.read("list links", listing, |db, listing| {
             Box::pin(async move {
                 let after = place(db, listing.after.as_ref()).await?;

@@ -97,12 +97,17 @@ pub(crate) async fn migrate(
     let store = crate::open_engine(&patient).await?;
     let done = async {
         let sink = sink(&store, visits)?;
-        sink.migrate().await?;
-        let are_elsewhere = store.visits_are_elsewhere().await?;
-        if !are_elsewhere && store.has_first_clicks().await? {
+        let is_elsewhere = store.visits_are_elsewhere().await?;
+        if !is_elsewhere && store.has_first_clicks().await? {
             return Err(VisitsError::FirstClicks);
         }
-        let is_done = are_elsewhere || store.move_visits(&sink).await?;
+        if !sink.migrate().await? {
+            if is_elsewhere {
+                store.count_clicks(&sink).await?;
+            }
+            sink.finish_migration().await?;
+        }
+        let is_done = is_elsewhere || store.move_visits(&sink).await?;
         is_done.then_some(()).ok_or(VisitsError::Moving)
     };
     let done = done.await;

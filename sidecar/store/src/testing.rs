@@ -1,7 +1,7 @@
 //! Tools for tests of this crate and of those that depend on it: stores on both engines, and faults in their databases.
 
-use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -265,6 +265,33 @@ impl Fixture {
                 done.expect("a good statement");
             }
         }
+    }
+
+    /// Counts rows of a table in the ClickHouse of its visits.
+    pub fn count_in_clickhouse(&self, rows: &str) -> u64 {
+        let answer = self.execute_in_clickhouse(&format!("SELECT count() FROM {rows}"));
+        let (_, count) = answer.rsplit_once("\r\n").expect("a body");
+        count.trim().parse().expect("a number")
+    }
+
+    /// As [`Self::execute`] in the ClickHouse of its visits, with changes of stored rows done at the end; returns the answer.
+    pub fn execute_in_clickhouse(&self, statement: &str) -> String {
+        let visits = self.options.visits.as_ref().expect("ClickHouse");
+        let place = visits.url.expose_secret();
+        let place = place.strip_prefix("clickhouse://").expect("its scheme");
+        let (server, database) = place.split_once('/').expect("a database");
+        let mut connection = TcpStream::connect(server).expect("a running server");
+        write!(
+            connection,
+            "POST /?database={database}&mutations_sync=1 HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{statement}",
+            statement.len()
+        )
+        .expect("a connection");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
     }
 
     /// The number of rows of a table, where it is: visits may be in ClickHouse.

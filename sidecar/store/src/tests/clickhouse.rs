@@ -12,9 +12,13 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use shortlink_core::clock::{Clock, SystemClock};
-use shortlink_core::ports::OldCounts;
-use shortlink_core::testing::{eventually, link, moment};
+use shortlink_core::link::{Destination, Link, ParameterValues};
+use shortlink_core::ports::{OldCounts, TimeSpan};
+use shortlink_core::testing::{campaign, eventually, link, moment};
 use shortlink_core::visit::Visit;
+use shortlink_core::visit::class::{Class, Classification};
+use shortlink_core::visit::stored::Verdict;
+use vocabulary::CampaignId;
 
 use crate::testing::*;
 use crate::{Scheme, Store, VisitsOptions};
@@ -83,6 +87,10 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
         let visits: Vec<Visit> = (0..4000).map(|n| random_visit(&mut random, n)).collect();
         for store in pair.stores() {
             keep(store, visits.clone()).await;
+            // Of links with clicks, which stay counted in their campaigns.
+            let deleted = pair.codes[20..22].iter().map(|code| (*code, 1)).collect();
+            let deleted = store.delete_links(deleted, moment(NOW)).await;
+            assert_eq!(deleted.expect("a store"), 2);
             erase_visits(store, &pair.codes[3..5], moment("2026-04-10T00:00:00Z")).await;
         }
         let process = Arc::clone(&pair.clickhouse.store);
@@ -100,7 +108,6 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
             .expect("a running server");
         assert_eq!(pair.clickhouse.count("visits").await, 0);
         assert_eq!(pair.clickhouse.count("visit_link_hours").await, 0);
-        // Nothing would correct or erase clicks there.
         for table in ["link_clicks", "campaign_clicks"] {
             assert!(pair.sql.count(table).await > 0);
             assert_eq!(pair.clickhouse.count(table).await, 0);
@@ -128,11 +135,6 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
         assert_eq!(keep(sql, more.clone()).await, keep(clickhouse, more).await);
         pair.reclassify().await;
         pair.compare(&mut random).await;
-        let codes = &pair.codes;
-        assert_eq!(pair.stores().map(Store::counts_clicks), [true, false]);
-        let clicks = pair.clickhouse.store.link_clicks(codes).await;
-        assert_eq!(clicks.expect("a store"), None);
-        assert_eq!(pair.clickhouse.count("link_clicks").await, 0);
     }
 }
 
@@ -181,6 +183,7 @@ async fn a_link_ends_by_visits_from_before_it_had_a_limit() {
 async fn a_batch_that_was_stored_and_not_inserted_is_inserted_later() {
     let fixture = Fixture::with_clickhouse(Scheme::Sqlite).await;
     let (first, other) = (&*fixture.store, fixture.open().await);
+    create(first, link("a")).await;
     keep(first, vec![visit(0, "a", "2026-06-01T12:00:00Z")]).await;
     // As after a kill: the batch is in SQL, and it is unknown whether ClickHouse has it.
     fixture.execute("CREATE TABLE kept AS SELECT * FROM visit_batches; CREATE TRIGGER keep AFTER INSERT ON visit_batches \
@@ -198,6 +201,9 @@ async fn a_batch_that_was_stored_and_not_inserted_is_inserted_later() {
         other.flush_visits().await.expect("a store");
         assert_eq!(fixture.count("visit_batches").await, 0);
         assert_eq!(fixture.count("visits").await, 3);
+        let clicks = other.link_clicks(&[code("a"), code("b")]).await;
+        let clicks = clicks.expect("a store").into_iter();
+        assert_eq!(clicks.map(|(_, it)| it.visits).collect::<Vec<_>>(), [2]);
     }
     assert_eq!(keep(&other, visits).await.new, [0; 0]);
     let totals = other
@@ -205,6 +211,89 @@ async fn a_batch_that_was_stored_and_not_inserted_is_inserted_later() {
         .await
         .expect("a store");
     assert_eq!(totals.iter().map(|total| total.visits).sum::<u64>(), 3);
+}
+
+/// The clicks of a link, and of its campaign by hour.
+async fn clicks_of(store: &Store, id: CampaignId) -> (u64, Vec<(String, u64)>) {
+    let clicks = store.link_clicks(&[code("a")]).await.expect("a store");
+    let hours = store.first_clicks(id).await.expect("a store").into_iter();
+    (
+        clicks.first().map_or(0, |(_, it)| it.visits),
+        hours.map(|it| (it.hour.to_string(), it.links)).collect(),
+    )
+}
+
+async fn link_of_campaign(store: &Store, id: CampaignId, created_at: &str) {
+    let new = Link {
+        created_at: moment(created_at),
+        destination: Destination::Campaign {
+            id,
+            values: ParameterValues::default(),
+        },
+        ..link("a")
+    };
+    create(store, new).await;
+}
+
+#[tokio::test]
+async fn contributions_count_once_and_those_of_an_earlier_link_of_a_code_for_its_campaign_only() {
+    let fixture = Fixture::with_clickhouse(Scheme::Sqlite).await;
+    let store = &*fixture.store;
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    link_of_campaign(store, id, "2026-05-01T00:00:00Z").await;
+    let visits = ["2026-05-02T12:10:00Z", "2026-05-02T12:20:00Z"];
+    let visits = visits.into_iter().zip(0..);
+    keep(store, visits.map(|(at, n)| visit(n, "a", at)).collect()).await;
+    let hour = |text: &str| (format!("2026-{text}:00:00Z"), 1);
+    let first = (2, vec![hour("05-02T12")]);
+    assert_eq!(clicks_of(store, id).await, first);
+    // As an insertion whose token ClickHouse has forgotten, before the rows are merged.
+    fixture.execute_in_clickhouse("SYSTEM STOP MERGES link_clicks");
+    fixture.execute_in_clickhouse("INSERT INTO link_clicks SELECT * FROM link_clicks");
+    assert_eq!(clicks_of(store, id).await, first);
+    fixture.execute_in_clickhouse("SYSTEM START MERGES link_clicks");
+    // The code is given to another link.
+    let deleted = store.delete_links(vec![(code("a"), 1)], moment(NOW)).await;
+    assert_eq!(deleted.expect("a store"), 1);
+    store.free_codes(vec![code("a")]).await.expect("a store");
+    link_of_campaign(store, id, "2026-05-20T00:00:00Z").await;
+    assert_eq!(clicks_of(store, id).await, (0, vec![hour("05-02T12")]));
+    keep(store, vec![visit(2, "a", "2026-05-21T08:00:00Z")]).await;
+    let both = (1, vec![hour("05-02T12"), hour("05-21T08")]);
+    assert_eq!(clicks_of(store, id).await, both);
+    // Only visits of the later link are corrected.
+    for (class, expected) in [
+        (Class::Bot, (0, vec![hour("05-02T12")])),
+        (Class::Human, both.clone()),
+    ] {
+        let page = store.visits_after(0, TimeSpan::default(), 10).await;
+        let judged = page.expect("a store").visits.into_iter().map(|stored| {
+            let judged = visit(0, "a", NOW);
+            let verdict = Verdict {
+                classification: Classification {
+                    class,
+                    reason: "judged",
+                    ruleset: stored.ruleset + 1,
+                },
+                agent: judged.agent,
+            };
+            (stored, verdict)
+        });
+        let done = store.reclassify_visits(judged.collect(), None, moment(NOW));
+        assert_eq!(done.await.expect("a store"), 3);
+        assert_eq!(clicks_of(store, id).await, expected);
+    }
+    // Erasure leaves nothing but hours of them.
+    erase_visits(store, &[code("a")], moment(NOW)).await;
+    assert_eq!(clicks_of(store, id).await, (0, vec![hour("05-02T12")]));
+    let exact = fixture.count_in_clickhouse(
+        "link_clicks WHERE visits > 0 AND (first_at != toStartOfHour(first_at) OR lasted > 0)",
+    );
+    assert_eq!(exact, 0);
+    assert_eq!(
+        fixture.count_in_clickhouse("link_clicks WHERE created = 1779235200000 AND visits > 0"),
+        0
+    );
 }
 
 #[tokio::test]

@@ -3,11 +3,13 @@
 //! A link has a row in `link_clicks` if and only if it has a human visit that is not erased. `campaign_clicks` has the
 //! number of rows that a campaign has got, by the hour of the first click: the clicks of a campaign are read without its
 //! links. Both change in the transaction that stores, corrects or erases visits. All transactions lock rows of links in
-//! the order of their campaigns and keys, behind the counts of visits and before the rows of campaigns.
+//! the order of their campaigns and keys, behind the counts of visits and before the rows of campaigns. With visits in
+//! ClickHouse, clicks are there ([`super::sink`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
+use shortlink_clickhouse::Clicks;
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
@@ -22,42 +24,15 @@ use crate::sql::{IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args};
 
 /// A link, behind its campaign or [`ALL`].
-type Place<'a> = (i64, LinkKey<'a>);
+pub(super) type Place<'a> = (i64, LinkKey<'a>);
 
-/// Human visits of a link, or its stored row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Clicks {
-    first_at: i64,
-    last_at: i64,
-    visits: i64,
-}
-
-impl Clicks {
-    /// One visit.
-    fn at(at: i64) -> Self {
-        Self {
-            first_at: at,
-            last_at: at,
-            visits: 1,
-        }
-    }
-
-    /// The visits of both.
-    fn with(self, other: Self) -> Self {
-        Self {
-            first_at: self.first_at.min(other.first_at),
-            last_at: self.last_at.max(other.last_at),
-            visits: self.visits + other.visits,
-        }
-    }
-
-    fn read(row: &Row) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            first_at: row.get("first_at")?,
-            last_at: row.get("last_at")?,
-            visits: row.get("visits")?,
-        })
-    }
+/// Reads the clicks of a row.
+pub(super) fn read(row: &Row) -> Result<Clicks, sqlx::Error> {
+    Ok(Clicks {
+        first_at: row.get("first_at")?,
+        last_at: row.get("last_at")?,
+        visits: row.get("visits")?,
+    })
 }
 
 /// The place of each item of a list, by the item.
@@ -67,10 +42,10 @@ fn indices<T: Copy + Eq + Hash>(list: &[T]) -> HashMap<T, usize> {
 
 /// Visits by their links, in the order in which rows are locked.
 #[derive(Debug, Default)]
-struct ByLink<'a>(BTreeMap<Place<'a>, Clicks>);
+pub(super) struct ByLink<'a>(pub(super) BTreeMap<Place<'a>, Clicks>);
 
 impl<'a> ByLink<'a> {
-    fn add(&mut self, place: Place<'a>, at: i64) {
+    pub(super) fn add(&mut self, place: Place<'a>, at: i64) {
         let clicks = Clicks::at(at);
         let of_link = self.0.entry(place).and_modify(|it| *it = it.with(clicks));
         of_link.or_insert(clicks);
@@ -264,13 +239,10 @@ fn values<'a>(campaign: i64, key: LinkKey<'a>, clicks: &Clicks) -> [Value<'a>; 5
     [campaign.into(), key.into(), first_at, last_at, visits]
 }
 
-/// Corrects the clicks of links some of whose visits are of another class now, each with its link; the visits and their
-/// counts are corrected already. Returns the links that have their first human visit now, if that is wanted.
-pub(super) async fn correct<'a>(
-    db: &mut Db<'_>,
+/// The visits that are human now, and those that no longer are.
+pub(super) fn changes<'a>(
     visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
-    wants_first: bool,
-) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
+) -> (ByLink<'a>, ByLink<'a>) {
     let (mut more, mut less) = (ByLink::default(), ByLink::default());
     for ((visit, verdict), key) in visits {
         let is_human = [visit.class, verdict.classification.class].map(|it| it == Class::Human);
@@ -281,51 +253,117 @@ pub(super) async fn correct<'a>(
             _ => {}
         }
     }
+    (more, less)
+}
+
+/// Corrects the clicks of links some of whose visits are of another class now, each with its link; the visits and their
+/// counts are corrected already. Returns the links that have their first human visit now, if that is wanted.
+pub(super) async fn correct<'a>(
+    db: &mut Db<'_>,
+    visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
+    wants_first: bool,
+) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
+    let (mut more, less) = changes(visits);
     let changed: BTreeSet<Place<'_>> = more.0.keys().chain(less.0.keys()).copied().collect();
     let stored = lock(db, &changed).await?;
-    let mut hours = Hours::default();
-    let mut rows = Rows::default();
-    let mut unknown = Vec::new();
-    for (place, stored) in &stored {
-        let added = more.0.remove(place);
-        let removed = less.0.get(place);
-        let visits = stored.visits - removed.map_or(0, |it| it.visits);
-        let left = Clicks { visits, ..*stored };
-        let with = |left: Clicks| added.map_or(left, |added| left.with(added));
-        match removed {
-            Some(_) if visits <= 0 => rows.set(*place, stored, added, &mut hours),
-            Some(it) if it.first_at <= stored.first_at || it.last_at >= stored.last_at => {
-                unknown.push((*place, *stored, *it, with(left)));
-            }
-            _ => rows.set(*place, stored, Some(with(left)), &mut hours),
-        }
+    let weighed = Weighed::of(&stored, &mut more, &less);
+    let (mut hours, mut rows) = (Hours::default(), Rows::default());
+    for (place, stored, clicks) in weighed.known {
+        rows.set(place, &stored, clicks, &mut hours);
     }
     // Those that are left have no row yet.
     let missing = of_links(db, more).await?;
-    let keys: BTreeSet<LinkKey<'_>> = unknown.iter().map(|((_, key), ..)| *key).collect();
-    let since = unknown.iter().map(|(.., left)| left.first_at).min();
+    let unknown = weighed.unknown;
+    let keys: BTreeSet<LinkKey<'_>> = unknown.iter().map(|it| it.place.1).collect();
+    let since = unknown.iter().map(|it| it.left.first_at).min();
     let counted = count(db, &keys, since.unwrap_or_default()).await?;
-    let gone = unknown.iter().map(|(place, ..)| *place);
+    let gone = unknown.iter().map(|it| it.place);
     let gone = gone.filter(|place| !counted.contains_key(place));
     let last = last_counted(db, gone.map(|(_, key)| key).collect()).await?;
-    for (place, stored, removed, left) in unknown {
-        let found = match counted.get(&place).copied() {
-            // All other visits were later than this one, so that retention has deleted none of them before it.
-            Some(counted) if removed.first_at <= stored.first_at => counted,
-            Some(Clicks { last_at, .. }) => Clicks { last_at, ..left },
-            // Retention has deleted the others. Their counts know about when the last one was.
-            None => {
-                let last_at = last.get(&place.1).copied().unwrap_or_default();
-                let last_at = last_at.min(left.last_at).max(left.first_at);
-                Clicks { last_at, ..left }
-            }
-        };
-        rows.set(place, &stored, Some(found), &mut hours);
+    for it in unknown {
+        let counted = counted.get(&it.place).copied();
+        let clicks = it.settled(counted, last.get(&it.place.1).copied());
+        rows.set(it.place, &it.stored, Some(clicks), &mut hours);
     }
     rows.store(db).await?;
     let first = add_some(db, &missing, &mut hours, wants_first).await?;
     hours.store(db).await?;
     Ok(first)
+}
+
+/// Links with clicks some of whose visits are of another class now.
+#[derive(Debug, Default)]
+pub(super) struct Weighed<'a> {
+    /// Those whose clicks follow: the clicks before, and now.
+    pub(super) known: Vec<(Place<'a>, Clicks, Option<Clicks>)>,
+    /// Those that have lost their first or last click, but not all.
+    pub(super) unknown: Vec<Unknown<'a>>,
+}
+
+/// A link whose first or last click is to be found.
+#[derive(Debug)]
+pub(super) struct Unknown<'a> {
+    pub(super) place: Place<'a>,
+    /// The clicks before.
+    pub(super) stored: Clicks,
+    removed: Clicks,
+    /// The clicks now, with times of some that may have been removed.
+    pub(super) left: Clicks,
+}
+
+impl<'a> Weighed<'a> {
+    /// Takes visits that are human now, for links that have clicks, and those that no longer are.
+    pub(super) fn of(
+        stored: &[(Place<'a>, Clicks)],
+        more: &mut ByLink<'a>,
+        less: &ByLink<'a>,
+    ) -> Self {
+        let mut weighed = Self::default();
+        for (place, stored) in stored {
+            let added = more.0.remove(place);
+            let removed = less.0.get(place);
+            let visits = stored.visits - removed.map_or(0, |it| it.visits);
+            let left = Clicks { visits, ..*stored };
+            let with = |left: Clicks| added.map_or(left, |added| left.with(added));
+            match removed {
+                Some(_) if visits <= 0 => weighed.known.push((*place, *stored, added)),
+                Some(it) if it.first_at <= stored.first_at || it.last_at >= stored.last_at => {
+                    weighed.unknown.push(Unknown {
+                        place: *place,
+                        stored: *stored,
+                        removed: *it,
+                        left: with(left),
+                    });
+                }
+                _ => weighed.known.push((*place, *stored, Some(with(left)))),
+            }
+        }
+        weighed
+    }
+}
+
+impl Unknown<'_> {
+    /// The clicks now: by the stored human visits since `left.first_at`, or without any by the time of the last one that
+    /// was counted.
+    pub(super) fn settled(&self, counted: Option<Clicks>, last_counted: Option<i64>) -> Clicks {
+        match counted {
+            // All other visits were later than this one, so that retention has deleted none of them before it.
+            Some(counted) if self.removed.first_at <= self.stored.first_at => counted,
+            Some(Clicks { last_at, .. }) => Clicks {
+                last_at,
+                ..self.left
+            },
+            // Retention has deleted the others. Their counts know about when the last one was.
+            None => {
+                let last_at = last_counted.unwrap_or_default();
+                let last_at = last_at.min(self.left.last_at).max(self.left.first_at);
+                Clicks {
+                    last_at,
+                    ..self.left
+                }
+            }
+        }
+    }
 }
 
 /// Changes of stored rows.
@@ -398,7 +436,7 @@ async fn lock<'a>(
         .map(|(campaign, key)| [(*campaign).into(), (*key).into()]);
     let read = |row: &Row| {
         let place = (row.get("campaign_id")?, LinkKey::read(row)?);
-        Ok((by_place.get(&place).copied(), Clicks::read(row)?))
+        Ok((by_place.get(&place).copied(), read(row)?))
     };
     let values = db.table(rows);
     let found: Vec<(Option<usize>, Clicks)> = db.all(sql, &values, read).await?;
@@ -429,7 +467,7 @@ async fn count<'a>(
     let read = |row: &Row| {
         let campaign: i64 = row.get("campaign_id")?;
         let index = by_key.get(&LinkKey::read(row)?).copied();
-        Ok((campaign, index, Clicks::read(row)?))
+        Ok((campaign, index, read(row)?))
     };
     let values = [LinkKey::list(db, keys.iter()), since.into()];
     let counted: Vec<(i64, Option<usize>, Clicks)> = db.all(sql, &values, read).await?;
@@ -468,20 +506,21 @@ async fn last_counted<'a>(
         .collect())
 }
 
-/// The campaigns of links that exist, or [`ALL`].
-async fn campaigns<'a>(
+/// The campaigns of links that exist, or [`ALL`], and the times of their creation in milliseconds since 1970.
+pub(super) async fn existing<'a>(
     db: &mut Db<'_>,
     keys: impl Iterator<Item = LinkKey<'a>>,
-) -> Result<HashMap<LinkKey<'a>, i64>, sqlx::Error> {
+) -> Result<HashMap<LinkKey<'a>, (i64, i64)>, sqlx::Error> {
     let by_id = LinkKey::ids(db, keys).await?;
     let sql = sql!(
-        "SELECT id, coalesce(campaign_id, 0) AS campaign_id FROM links WHERE id",
+        "SELECT id, coalesce(campaign_id, 0) AS campaign_id, created_at FROM links WHERE id",
         IN_NUMBERS
     );
     let ids: Vec<i64> = by_id.keys().copied().collect();
     let read = |row: &Row| {
         let id: i64 = row.get("id")?;
-        Ok(by_id.get(&id).copied().zip(row.find("campaign_id")?))
+        let link = (row.get("campaign_id")?, row.get("created_at")?);
+        Ok(by_id.get(&id).copied().zip(Some(link)))
     };
     let found: Vec<Option<_>> = db.all(sql, args![ids], read).await?;
     Ok(found.into_iter().flatten().collect())
@@ -490,10 +529,10 @@ async fn campaigns<'a>(
 /// Those of visits whose links exist. A link that was deleted has no row any more.
 async fn of_links<'a>(db: &mut Db<'_>, mut clicks: ByLink<'a>) -> Result<ByLink<'a>, sqlx::Error> {
     if !clicks.0.is_empty() {
-        let campaigns = campaigns(db, clicks.0.keys().map(|(_, key)| *key)).await?;
+        let links = existing(db, clicks.0.keys().map(|(_, key)| *key)).await?;
         clicks
             .0
-            .retain(|(campaign, key), _| campaigns.get(key) == Some(campaign));
+            .retain(|(of, key), _| links.get(key).is_some_and(|(campaign, _)| campaign == of));
     }
     Ok(clicks)
 }
@@ -504,9 +543,13 @@ pub(super) async fn recount(
     keys: &HashMap<LinkKey<'_>, &Code>,
     until: i64,
 ) -> Result<(), sqlx::Error> {
-    let campaigns = campaigns(db, keys.keys().copied()).await?;
+    let links = existing(db, keys.keys().copied()).await?;
     let all = keys.keys().map(|key| (ALL, *key));
-    let all = all.chain(campaigns.into_iter().map(|(key, campaign)| (campaign, key)));
+    let all = all.chain(
+        links
+            .into_iter()
+            .map(|(key, (campaign, _))| (campaign, key)),
+    );
     let stored = lock(db, &all.collect()).await?;
     let keys = stored.iter().map(|((_, key), _)| *key).collect();
     let counted = count(db, &keys, until.saturating_add(1)).await?;

@@ -108,7 +108,13 @@ impl Store {
                     visits
                 }
             };
-            asked(operation, sink.erase(&step.erasure, visits > 0).await)?;
+            let codes: Vec<&str> = match &step.erasure.of {
+                ErasureOf::Links(codes) => codes.iter().map(String::as_str).collect(),
+                ErasureOf::Campaign(_) => Vec::new(),
+            };
+            let links = self.clicked_links(&codes).await?;
+            let erased = sink.erase(&step.erasure, visits > 0, &links).await;
+            asked(operation, erased)?;
             let sql = sql!("UPDATE visit_erasing SET is_done = 1 WHERE job_id = $1");
             self.run(operation, sql, args![step.job]).await?;
         }

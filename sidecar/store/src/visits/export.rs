@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use shortlink_clickhouse::CLOCKS_DIFFER_MS;
 use shortlink_core::ports::{ExportedVisit, StoreError, VisitsToExport};
 use vocabulary::{CampaignId, Code};
 
@@ -20,10 +21,6 @@ use crate::rows::known_ids;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
-
-/// The longest time from a visit to the creation of its link: clocks differ. Visits of an earlier link of the code are
-/// older.
-const CLOCKS_DIFFER_MS: i64 = 60_000;
 
 const STORED: Sql = sql!(
     "SELECT {last_id|last_value - CASE WHEN is_called THEN 0 ELSE 1 END} AS stored, \

@@ -133,7 +133,8 @@ async fn keep(
         let limited: Vec<(&str, i64)> = limited.collect();
         let limits = sink::limits(db, &of_links, &limited, id).await?;
         if !counted.is_empty() {
-            let batch = Batch::new(id, rows, of_links);
+            let clicks = sink::clicks::new(&counted, &links);
+            let batch = Batch::new(id, rows, of_links, clicks);
             sink::store(db, &batch, now).await?;
             pending = Some(Pending { batch, limits });
         }
@@ -275,10 +276,12 @@ pub(super) async fn keys<'a>(
 }
 
 /// A visited link.
-struct VisitedLink<'a> {
+pub(super) struct VisitedLink<'a> {
     code: &'a str,
     /// The campaign that it belongs to.
-    campaign: Option<i64>,
+    pub(super) campaign: Option<i64>,
+    /// The time of its creation, in milliseconds since 1970.
+    pub(super) created: i64,
     /// Number of visits after which it ends.
     max_visits: Option<i64>,
 }
@@ -295,27 +298,31 @@ async fn links_of<'a>(
     // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
     // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
     let sql = sql!(
-        "SELECT {links.id, campaign_id, max_visits FROM json_each($1) AS asked \
+        "SELECT {links.id, campaign_id, max_visits, created_at FROM json_each($1) AS asked \
          CROSS JOIN links ON links.id = asked.value|\
-         asked.id, campaign_id, max_visits FROM unnest($1::bigint[]) AS asked (id), \
-         LATERAL (SELECT campaign_id, max_visits FROM links WHERE links.id = asked.id LIMIT 1) \
+         asked.id, campaign_id, max_visits, created_at FROM unnest($1::bigint[]) AS asked (id), \
+         LATERAL (SELECT campaign_id, max_visits, created_at FROM links WHERE links.id = asked.id LIMIT 1) \
          AS link}"
     );
     let ids: Vec<i64> = by_id.keys().copied().collect();
     let read = |row: &Row| {
         let id: i64 = row.get("id")?;
-        Ok((id, row.find("campaign_id")?, row.find("max_visits")?))
+        let link = (row.find("campaign_id")?, row.find("max_visits")?);
+        Ok((id, link, row.get("created_at")?))
     };
     let rows: Vec<_> = db.all(sql, args![ids], read).await?;
-    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
-        let key = *by_id.get(&id)?;
-        let link = VisitedLink {
-            code: distinct.get(&key)?,
-            campaign,
-            max_visits,
-        };
-        Some((key, link))
-    });
+    let links = rows
+        .into_iter()
+        .filter_map(|(id, (campaign, max_visits), created)| {
+            let key = *by_id.get(&id)?;
+            let link = VisitedLink {
+                code: distinct.get(&key)?,
+                campaign,
+                created,
+                max_visits,
+            };
+            Some((key, link))
+        });
     Ok(links.collect())
 }
 

@@ -1,12 +1,14 @@
 //! Clicks as they are read: of links, of campaigns, and of all recipients of a campaign.
 
 use jiff::Timestamp;
+use shortlink_clickhouse::{ClickedLink, Clicks};
 use shortlink_core::ports::{FirstClicks, LinkClicks, Position, Recipient, StoreError};
 use vocabulary::{CampaignId, Code};
 
 use super::HOUR_MS;
 use super::clicks::OF_LINK;
 use super::counts::{moment, number};
+use super::sink::asked;
 use crate::Store;
 use crate::links::place;
 use crate::rows::known_ids;
@@ -22,49 +24,54 @@ const OF_LINKS: Sql = sql!(
 );
 
 /// The links of a campaign behind a place, the latest first.
+const PAGE: &str = "(SELECT id, code, created_at, created_by, external_id FROM links {INDEXED BY links_by_campaign }\
+     WHERE campaign_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4) AS page ";
+
+/// Those links with their clicks.
 const RECIPIENTS: Sql = sql!(
-    "SELECT page.code AS code, created_at, created_by, external_id, first_at, last_at, visits FROM \
-     (SELECT id, code, created_at, created_by, external_id FROM links {INDEXED BY links_by_campaign }\
-     WHERE campaign_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4) AS page \
-     LEFT JOIN link_clicks ON link_clicks.campaign_id = $1 AND link_clicks.{link_id = page.id|code = page.code} \
+    "SELECT page.code AS code, created_at, created_by, external_id, first_at, last_at, visits FROM ",
+    PAGE,
+    "LEFT JOIN link_clicks ON link_clicks.campaign_id = $1 AND link_clicks.{link_id = page.id|code = page.code} \
      ORDER BY created_at DESC, id DESC"
 );
 
+/// Those links where ClickHouse has the clicks.
+const LINKS: Sql = sql!(
+    "SELECT code, created_at, created_by, external_id, NULL AS first_at FROM ",
+    PAGE,
+    "ORDER BY created_at DESC, id DESC"
+);
+
 impl Store {
-    /// Reports whether clicks are counted: not in ClickHouse.
-    pub fn counts_clicks(&self) -> bool {
-        self.sink.is_none()
+    /// Whether clicks are in ClickHouse.
+    pub(crate) fn has_clicks_elsewhere(&self) -> bool {
+        self.sink.is_some()
     }
 
-    /// Returns the clicks of those of some links that have any, in no order; `None` if they are not counted, since
-    /// visits are in ClickHouse.
-    pub async fn link_clicks(
-        &self,
-        codes: &[Code],
-    ) -> Result<Option<Vec<(Code, LinkClicks)>>, StoreError> {
-        if !self.counts_clicks() {
-            return Ok(None);
+    /// Returns the clicks of those of some links that have any, in no order.
+    pub async fn link_clicks(&self, codes: &[Code]) -> Result<Vec<(Code, LinkClicks)>, StoreError> {
+        if let Some(sink) = &self.sink {
+            let found = self.sunk_clicks(sink, codes).await?.into_iter();
+            return Ok(found.map(|(code, it)| (code, of_sink(it))).collect());
         }
         let read = |row: &Row| Ok((row.get("code")?, clicks(row)?));
         let args = (codes, read);
-        let found = self.read("read the clicks of links", args, |db, (codes, read)| {
+        self.read("read the clicks of links", args, |db, (codes, read)| {
             Box::pin(async move {
                 let ids = known_ids(db, codes).await?;
                 let ids: Vec<i64> = ids.into_iter().flatten().collect();
                 db.all(OF_LINKS, args![ids], read).await
             })
-        });
-        found.await.map(Some)
+        })
+        .await
     }
 
     /// Counts the links of a campaign with clicks by the hour of their first one, in the order of time, also those that
-    /// were deleted; `None` as [`Store::link_clicks`].
-    pub async fn first_clicks(
-        &self,
-        id: CampaignId,
-    ) -> Result<Option<Vec<FirstClicks>>, StoreError> {
-        if !self.counts_clicks() {
-            return Ok(None);
+    /// were deleted.
+    pub async fn first_clicks(&self, id: CampaignId) -> Result<Vec<FirstClicks>, StoreError> {
+        let operation = "read the clicks of a campaign";
+        if let Some(sink) = &self.sink {
+            return asked(operation, sink.first_clicks(id).await);
         }
         let sql =
             sql!("SELECT hour, links FROM campaign_clicks WHERE campaign_id = $1 ORDER BY hour");
@@ -74,9 +81,7 @@ impl Store {
                 links: number(row, "links")?,
             })
         };
-        self.all("read the clicks of a campaign", sql, args![id], read)
-            .await
-            .map(Some)
+        self.all(operation, sql, args![id], read).await
     }
 
     /// Returns the time at which the first link of a campaign was created, of those that are not deleted.
@@ -87,24 +92,25 @@ impl Store {
         Ok(self.one(operation, sql, args![id], read).await?.flatten())
     }
 
-    /// Reads links of a campaign with their clicks, the latest first, those behind a position; `None` as
-    /// [`Store::link_clicks`].
+    /// Reads links of a campaign with their clicks, the latest first, those behind a position. Clicks in ClickHouse are
+    /// read after the links, and can be later than these.
     pub async fn recipients(
         &self,
         id: CampaignId,
         after: Option<&Position>,
         limit: u32,
-    ) -> Result<Option<Vec<Recipient>>, StoreError> {
-        if !self.counts_clicks() {
-            return Ok(None);
-        }
-        let args = (id, after, limit);
-        let found = self.read("read the recipients of a campaign", args, |db, args| {
-            let (id, after, limit) = *args;
+    ) -> Result<Vec<Recipient>, StoreError> {
+        let operation = "read the recipients of a campaign";
+        let sql = match &self.sink {
+            Some(_) => LINKS,
+            None => RECIPIENTS,
+        };
+        let args = (id, after, limit, sql);
+        let found = self.read(operation, args, |db, (id, after, limit, sql)| {
             Box::pin(async move {
-                let (created_at, place) = place(db, after).await?;
-                let values = args![id, created_at, place, limit];
-                db.all(RECIPIENTS, values, |row| {
+                let (created_at, place) = place(db, *after).await?;
+                let values = args![*id, created_at, place, *limit];
+                db.all(*sql, values, |row| {
                     let first_at: Option<Timestamp> = row.find("first_at")?;
                     Ok(Recipient {
                         code: row.get("code")?,
@@ -117,7 +123,31 @@ impl Store {
                 .await
             })
         });
-        found.await.map(Some)
+        let mut found: Vec<Recipient> = found.await?;
+        if let Some(sink) = &self.sink {
+            let links = found.iter().map(|it| ClickedLink {
+                campaign: id.get().cast_signed(),
+                created: it.created_at.as_millisecond(),
+                code: it.code.as_str(),
+            });
+            let links: Vec<ClickedLink<'_>> = links.collect();
+            let clicks = asked(operation, sink.clicks_of(&links, i64::MAX).await)?;
+            for (place, clicks) in clicks {
+                found[place].clicks = Some(of_sink(clicks));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Clicks that ClickHouse has.
+fn of_sink(clicks: Clicks) -> LinkClicks {
+    // Its columns hold no moment that this type can't.
+    let moment = |ms| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    LinkClicks {
+        first_at: moment(clicks.first_at),
+        last_at: moment(clicks.last_at),
+        visits: clicks.visits.unsigned_abs(),
     }
 }
 

@@ -4,6 +4,8 @@
 //! (`visit_batches`). The rows are then inserted, and the batch is deleted. Until that is done, any process repeats it:
 //! rows have keys, so a repetition changes nothing. [`shortlink_clickhouse`] has the other half.
 
+pub(super) mod clicks;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +17,7 @@ use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 use vocabulary::Code;
 
+use self::clicks::Corrected;
 use super::erasure::overwrite;
 use super::keeping::add;
 use super::moves::Moves;
@@ -234,9 +237,14 @@ impl Store {
     }
 
     async fn flush_visits_since(&self, before: i64) -> Result<(), StoreError> {
-        let Some(sink) = &self.sink else {
-            return Ok(());
-        };
+        match &self.sink {
+            Some(sink) => self.flush_to(sink, before).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Inserts batches that were stored up to a time into ClickHouse.
+    pub(super) async fn flush_to(&self, sink: &ClickHouse, before: i64) -> Result<(), StoreError> {
         let sql =
             sql!("SELECT id, rows FROM visit_batches WHERE stored_at <= $1 ORDER BY id LIMIT $2");
         let read = |row: &Row| {
@@ -333,10 +341,11 @@ impl Store {
         self.renew_ids(sink).await?;
         for _ in 0..ATTEMPTS {
             self.erase_all(sink).await?;
-            let sql = sql!("SELECT corrections FROM visit_sink WHERE id = 1");
-            let known: Option<i64> = self
-                .one(operation, sql, &[], |row| row.get("corrections"))
-                .await?;
+            let sql = sql!("SELECT corrections, batches FROM visit_sink WHERE id = 1");
+            let read = |row: &Row| Ok((row.get("corrections")?, row.get("batches")?));
+            let known: Option<(i64, i64)> = self.one(operation, sql, &[], read).await?;
+            let (known, batches) = known.unwrap_or_default();
+            // All of these batches.
             self.flush_visits().await?;
             let rows = sink
                 .rows_of(&numbers, (first, last))
@@ -344,21 +353,20 @@ impl Store {
                 .map_err(failed(operation))?;
             let rows: HashMap<i64, VisitRow> =
                 rows.into_iter().map(|row| (row.number, row)).collect();
-            let args = (
-                Arc::clone(&verdicts),
+            let same: Vec<_> = unchanged(&verdicts, &rows).map(|(it, _)| it).collect();
+            let clicks = self
+                .corrected_clicks(sink, &same, hours_since, batches)
+                .await?;
+            let args = Correction {
+                verdicts: Arc::clone(&verdicts),
                 rows,
-                known.unwrap_or_default(),
+                clicks,
+                known,
                 hours_since,
                 now,
-            );
+            };
             let done = self
-                .run_tx(
-                    operation,
-                    args,
-                    |db, (verdicts, rows, known, since, now)| {
-                        Box::pin(correct(db, verdicts, rows, *known, *since, *now))
-                    },
-                )
+                .run_tx(operation, args, |db, args| Box::pin(correct(db, args)))
                 .await?;
             let Some((changed, batch)) = done else {
                 continue;
@@ -377,20 +385,36 @@ impl Store {
 #[error("other processes corrected or erased visits at each of {ATTEMPTS} attempts")]
 struct Contended;
 
-/// The transaction of a correction; `None` if visits have been corrected or erased since `known`.
-async fn correct(
-    db: &mut Db<'_>,
-    verdicts: &[(StoredVisit, Verdict)],
-    rows: &HashMap<i64, VisitRow>,
+/// A correction of visits that were read.
+struct Correction {
+    verdicts: Arc<Vec<(StoredVisit, Verdict)>>,
+    /// The rows of visits by their numbers.
+    rows: HashMap<i64, VisitRow>,
+    /// The clicks of links afterwards.
+    clicks: Vec<Corrected>,
+    /// The number of corrections when the rows were read.
     known: i64,
     hours_since: Option<Timestamp>,
     now: Timestamp,
-) -> Result<Option<(u64, Option<Batch>)>, sqlx::Error> {
-    let same = verdicts.iter().filter_map(|verdict| {
+}
+
+/// Those of some visits that are as they were read, with their rows.
+fn unchanged<'a>(
+    verdicts: &'a [(StoredVisit, Verdict)],
+    rows: &'a HashMap<i64, VisitRow>,
+) -> impl Iterator<Item = (&'a (StoredVisit, Verdict), &'a VisitRow)> {
+    verdicts.iter().filter_map(|verdict| {
         let row = rows.get(&verdict.0.number)?;
         (row.stored().as_ref() == Some(&verdict.0)).then_some((verdict, row))
-    });
-    let same: Vec<(&(StoredVisit, Verdict), &VisitRow)> = same.collect();
+    })
+}
+
+/// The transaction of a correction; `None` if visits have been corrected or erased since they were read.
+async fn correct(
+    db: &mut Db<'_>,
+    correction: &Correction,
+) -> Result<Option<(u64, Option<Batch>)>, sqlx::Error> {
+    let same: Vec<_> = unchanged(&correction.verdicts, &correction.rows).collect();
     if same.is_empty() {
         return Ok(Some((0, None)));
     }
@@ -400,7 +424,9 @@ async fn correct(
          AND NOT EXISTS (SELECT 1 FROM visit_erasing WHERE is_done = 0) RETURNING batches"
     );
     let Some(id) = db
-        .one(sql, args![known], |row| row.get::<i64>("batches"))
+        .one(sql, args![correction.known], |row| {
+            row.get::<i64>("batches")
+        })
         .await?
     else {
         return Ok(None);
@@ -408,7 +434,7 @@ async fn correct(
     let moved = same
         .iter()
         .map(|(verdict, _)| (*verdict, LinkKey::Code(&verdict.0.code)));
-    let mut moves = Moves::of(moved, hours_since);
+    let mut moves = Moves::of(moved, correction.hours_since);
     let links = of_links(&mut moves.counts);
     add_to_limits(db, &links, &[], id).await?;
     // In the same order as counts of new visits.
@@ -421,8 +447,10 @@ async fn correct(
         .iter()
         .map(|((_, verdict), row)| row.judged(verdict, id));
     let corrected: Vec<VisitRow> = corrected.collect();
-    let batch = Batch::new(id, corrected.iter().map(Columns::from), links);
-    store(db, &batch, now).await?;
+    let visits = corrected.iter().map(Columns::from);
+    let clicks = correction.clicks.iter().map(Corrected::row);
+    let batch = Batch::new(id, visits, links, clicks);
+    store(db, &batch, correction.now).await?;
     Ok(Some((same.len() as u64, Some(batch))))
 }
 

@@ -10,7 +10,7 @@ use rand::seq::IndexedRandom;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::Destination;
 use shortlink_core::ports::{
-    CountQuery, Counted, Dimension, Hours, Intervals, KeptVisit, MAX_VERDICTS, TimeSpan,
+    CountQuery, Counted, Dimension, Hours, Intervals, KeptVisit, Listing, MAX_VERDICTS, TimeSpan,
     VisitListing,
 };
 use shortlink_core::testing::{campaign, link, moment};
@@ -105,6 +105,35 @@ impl Pair {
             totals
         })
         .await;
+        self.same("clicks", async |store| {
+            let mut clicks = store.link_clicks(&self.codes).await.expect("a store");
+            clicks.sort_by_key(|(code, _)| code.to_string());
+            clicks
+        })
+        .await;
+        for id in &self.campaigns {
+            self.same("first clicks", async |store| {
+                store.first_clicks(*id).await.expect("a store")
+            })
+            .await;
+            self.same("recipients", async |store| {
+                store.recipients(*id, None, 15).await.expect("a store")
+            })
+            .await;
+        }
+        for clicked in [true, false] {
+            let campaign = self.campaigns.choose(random).copied();
+            let listing = Listing {
+                campaign: campaign.filter(|_| random.random_bool(0.5)),
+                clicked: Some(clicked),
+                limit: random.random_range(1..60),
+                ..Listing::default()
+            };
+            self.same(&format!("{listing:?}"), async |store| {
+                codes(&store.list_links(&listing).await.expect("a store"))
+            })
+            .await;
+        }
         for code in [None, Some(links[0]), Some(links[1])] {
             for class in [None, Some(Class::Human), Some(Class::Scanner)] {
                 let (since, until) = period(random);
