@@ -367,31 +367,35 @@ fn a_secret_is_rotated_while_both_sign_and_events_are_replayed() {
     visit(0);
     // The test, and the visit.
     until("a message", SOON, || endpoint.count() == 2);
-    assert_eq!(endpoint.received.signatures.load(Ordering::Relaxed), 1);
+    let signatures = || endpoint.received.signatures.load(Ordering::Relaxed);
+    assert_eq!(signatures(), 1);
     let (status, rotated) = call("rotate", json!({"overlapSeconds": 600}));
     assert_eq!(status, 200, "{rotated}");
-    // With the secret of before, which still signs, and then with the new one.
-    visit(1);
-    until("a message", SOON, || {
-        endpoint.count() == 3 && endpoint.received.signatures.load(Ordering::Relaxed) == 2
+    // The secret of before still signs, and soon the new one does, too.
+    let mut visits = 1;
+    until("a message with two signatures", SOON, || {
+        visit(visits);
+        visits += 1;
+        signatures() == 2
     });
+    until("all messages", SOON, || endpoint.count() == visits + 1);
     let secret = rotated["secret"].as_str().expect("a secret");
     secret.clone_into(&mut endpoint.received.secret.lock().expect("no holder panics"));
-    visit(2);
-    until("a message", SOON, || endpoint.count() == 4);
+    visit(visits);
+    until("a message", SOON, || endpoint.count() == visits + 2);
     let before = endpoint.received.messages.load(Ordering::Relaxed);
     let (status, replayed) = call("replay", json!({"since": created["createdAt"]}));
     assert_eq!(status, 200, "{replayed}");
     until("the same events again", SOON, || {
-        endpoint.received.messages.load(Ordering::Relaxed) == before + 3
+        endpoint.received.messages.load(Ordering::Relaxed) == before + visits + 1
     });
-    assert_eq!(endpoint.count(), 4);
+    assert_eq!(endpoint.count(), visits + 2);
     let paused = call("pause", json!({})).1;
     assert_eq!(
         (&paused["state"], &paused["pausedReason"]),
         (&json!("paused"), &json!("requested"))
     );
-    visit(3);
+    visit(visits + 1);
     let attempts = http::send(
         sidecar.port,
         "GET",
@@ -406,5 +410,7 @@ fn a_secret_is_rotated_while_both_sign_and_events_are_replayed() {
         "{attempts:?}"
     );
     call("resume", json!({}));
-    until("the event that has waited", SOON, || endpoint.count() == 5);
+    until("the event that has waited", SOON, || {
+        endpoint.count() == visits + 3
+    });
 }

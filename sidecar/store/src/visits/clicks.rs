@@ -133,7 +133,7 @@ const FIRST: Sql = sql!(
      changed AS (SELECT new.*, CASE WHEN stored.visits > new.visits THEN stored.first_at END AS before FROM new \
      JOIN stored ON stored.campaign_id = new.campaign_id AND stored.code = new.link \
      WHERE stored.visits = new.visits OR new.first_at < stored.first_at)} \
-     SELECT campaign_id, CASE WHEN {$2|$6::boolean} THEN link END AS link, min(first_at) AS first_at, NULL AS before, \
+     SELECT campaign_id, CASE WHEN $6{|::boolean} THEN link END AS link, min(first_at) AS first_at, NULL AS before, \
      count(*) AS links FROM changed WHERE before IS NULL GROUP BY 1, 2, first_at / 3600000 \
      UNION ALL SELECT campaign_id, link, first_at, before, 1 FROM changed WHERE before IS NOT NULL"
 );
