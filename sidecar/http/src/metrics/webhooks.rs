@@ -41,10 +41,9 @@ pub(super) async fn state(app: &App, text: &mut Text) -> Result<(), StoreError> 
         let count = count(&|it| it.paused.is_some_and(|(of, _)| of == reason));
         (reason.name(), count)
     });
-    let lag = webhooks.iter().filter(|it| runs(it)).map(|it| {
-        let since = it.waiting_since.map(|since| now.duration_since(since));
-        (&it.id, since.map_or(0.0, |lag| lag.as_secs_f64().max(0.0)))
-    });
+    let waiting = webhooks.iter().filter(|it| runs(it));
+    let oldest = waiting.filter_map(|it| it.waiting_since).min();
+    let lag = oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64());
     metrics! { text;
         gauge "shortlink_webhooks",
             "Webhooks, by state: active, failing (the last attempt for an event has failed), or paused with a reason: requested, failing (for three days) or gone (answered 410).",
@@ -56,12 +55,8 @@ pub(super) async fn state(app: &App, text: &mut Text) -> Result<(), StoreError> 
                 }
             };
         gauge "shortlink_webhook_lag_seconds",
-            "Age of the oldest event that waits for delivery, by webhook, in seconds; 0 if none waits.",
-            |samples| {
-                for (webhook, lag) in lag {
-                    samples.add(&[("webhook", webhook)], lag);
-                }
-            };
+            "Age of the oldest event that waits for a webhook that is not paused, in seconds; 0 if none waits."
+            = lag.max(0.0);
     }
     Ok(())
 }
