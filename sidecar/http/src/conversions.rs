@@ -122,7 +122,7 @@ async fn of_campaign(
     }
     let totals = app.listings.campaign_conversions(id).await?;
     let hours = app.listings.first_clicks(id).await?;
-    let clicked = hours.map(|hours| hours.iter().map(|it| it.links).sum());
+    let clicked: Option<u64> = Some(hours.iter().map(|it| it.links).sum());
     let rate = |clicked: u64| (clicked > 0).then(|| totals.links as f64 / clicked as f64);
     Ok(Json(CampaignBody {
         converted: totals.links,
