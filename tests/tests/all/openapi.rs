@@ -269,6 +269,7 @@ fn every_operation_succeeds(mut world: World) {
     world.ask("DELETE /v1/links/{code}", &link, None, 200);
     world.ask("DELETE /v1/campaigns/{id}", &campaign, None, 200);
 
+    webhooks(&mut world);
     let new = world.examples("post", "/v1/keys").remove(0);
     let made = world
         .ask("POST /v1/keys", "/v1/keys", Some(&new), 201)
@@ -293,6 +294,31 @@ fn every_operation_succeeds(mut world: World) {
         "DELETE /v1/visits: 202",
     ];
     assert_eq!(unseen, slow, "no real answer was compared");
+}
+
+/// Creates a webhook, and does everything with it.
+fn webhooks(world: &mut World) {
+    let new = world.examples("post", "/v1/webhooks").remove(0);
+    let made = world.ask("POST /v1/webhooks", "/v1/webhooks", Some(&new), 201);
+    let path = format!("/v1/webhooks/{}", text(&made.json(), "id"));
+    world.ask("GET /v1/webhooks", "/v1/webhooks", None, 200);
+    world.ask("GET /v1/webhooks/{id}", &path, None, 200);
+    let operation = "/v1/webhooks/{id}";
+    let change = world.examples("patch", operation).remove(0);
+    world.ask("PATCH /v1/webhooks/{id}", &path, Some(&change), 200);
+    for action in ["rotate", "replay"] {
+        let operation = format!("{operation}/{action}");
+        let body = world.examples("post", &operation).remove(0);
+        let operation = format!("POST {operation}");
+        world.ask(&operation, &format!("{path}/{action}"), Some(&body), 200);
+    }
+    for action in ["pause", "resume", "test"] {
+        let operation = format!("POST {operation}/{action}");
+        world.ask(&operation, &format!("{path}/{action}"), None, 200);
+    }
+    let operation = format!("GET {operation}/attempts");
+    world.ask(&operation, &format!("{path}/attempts?limit=1"), None, 200);
+    world.ask("DELETE /v1/webhooks/{id}", &path, None, 200);
 }
 
 /// Listens to the feed until it sends a visit.
@@ -362,7 +388,8 @@ fn every_operation_refuses_as_it_is_described() {
             // An object that is valid if the path exists.
             let body = match &*path {
                 _ if !is_object => "",
-                "/v1/keys/{id}/rotate" => "{\"overlapSeconds\":1}",
+                "/v1/keys/{id}/rotate" | "/v1/webhooks/{id}/rotate" => "{\"overlapSeconds\":1}",
+                "/v1/webhooks/{id}/replay" => "{\"since\":\"2026-06-01T00:00:00Z\"}",
                 _ => "{}",
             };
             // Visits outlive their link, there is a reason for what each code answers, and each can be decoded.
@@ -547,6 +574,9 @@ fn bodies_have_just_the_members_that_are_described() {
             .json(),
         "id",
     );
+    let webhook = world.examples("post", "/v1/webhooks").remove(0);
+    let webhook = world.ask("POST /v1/webhooks", "/v1/webhooks", Some(&webhook), 201);
+    let webhook = text(&webhook.json(), "id");
     let mut bodies = Vec::new();
     for (method, path, operation) in world.contract.operations() {
         let has_pointers = operation["responses"].get("422").is_some();
@@ -554,14 +584,14 @@ fn bodies_have_just_the_members_that_are_described() {
             bodies.push((method, path, operation, members));
         }
     }
-    assert_eq!(bodies.len(), 8);
+    assert_eq!(bodies.len(), 12);
     let names: BTreeSet<String> = bodies.iter().flat_map(|it| it.3.keys().cloned()).collect();
     let unheard = ["unheard", "shortCode", "state", "title"].map(str::to_owned);
     for (method, path, operation, members) in &bodies {
-        let id = if path.starts_with("/v1/keys") {
-            &key
-        } else {
-            &campaign
+        let id = match path.split('/').nth(2) {
+            Some("keys") => &key,
+            Some("webhooks") => &webhook,
+            _ => &campaign,
         };
         let filled = path.replace("{code}", &link).replace("{id}", id);
         let name = format!("{method} {path}");
