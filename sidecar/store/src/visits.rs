@@ -214,16 +214,23 @@ impl<'a> Counts<'a> {
             *alike.entry((campaign, hour, class, values)).or_default() += 1;
             *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
         }
+        // These groups have most rows in common: each is sorted in once.
+        let mut rows: HashMap<(i64, Dimension, i64, &str, &'static str), i64> = HashMap::new();
         for ((campaign, hour, class, values), visits) in alike {
             for of in [Some(ALL), campaign].into_iter().flatten() {
                 let of_dimensions = Dimension::ALL.into_iter().zip(values);
                 for (dimension, value) in [(Dimension::Total, "")].into_iter().chain(of_dimensions)
                 {
-                    let key = (of, dimension.name(), hour, value.to_owned(), class);
-                    *counts.hours.entry(key).or_default() += visits;
+                    *rows.entry((of, dimension, hour, value, class)).or_default() += visits;
                 }
             }
         }
+        let rows = rows.into_iter();
+        let rows = rows.map(|((of, dimension, hour, value, class), visits)| {
+            let key = (of, dimension.name(), hour, value.to_owned(), class);
+            (key, visits)
+        });
+        counts.hours = rows.collect();
         let minutes = minutes.into_iter();
         counts.minutes = minutes
             .map(|((minute, host), visits)| ((minute, host.to_owned()), visits))

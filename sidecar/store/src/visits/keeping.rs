@@ -292,7 +292,7 @@ async fn links_of<'a>(
     codes: &[&'a str],
     keys: &[LinkKey<'a>],
 ) -> Result<HashMap<LinkKey<'a>, VisitedLink<'a>>, sqlx::Error> {
-    let distinct: BTreeMap<LinkKey<'a>, &'a str> =
+    let distinct: HashMap<LinkKey<'a>, &'a str> =
         keys.iter().copied().zip(codes.iter().copied()).collect();
     let by_id = LinkKey::ids(db, distinct.keys().copied()).await?;
     // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
