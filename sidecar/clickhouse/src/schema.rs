@@ -130,7 +130,7 @@ impl ClickHouse {
             Err(Fault::Version { version, .. }) if version == VERSION - 1 => {
                 let truncate = client.query("TRUNCATE TABLE link_clicks");
                 self.execute(MUTATION_PATIENCE, truncate).await?;
-                // What follows fills them.
+                // The next step of the migration fills the table.
                 let _ = self.checked.set(());
                 Ok(false)
             }

@@ -43,7 +43,7 @@ const LINKS: Sql = sql!(
 );
 
 impl Store {
-    /// Whether clicks are in ClickHouse.
+    /// Reports whether clicks are in ClickHouse.
     pub(crate) fn has_clicks_elsewhere(&self) -> bool {
         self.sink.is_some()
     }

@@ -214,7 +214,7 @@ impl Store {
         let mut counted = ByLink(counted.collect());
         for (visit, verdict) in verdicts.iter().copied() {
             let at = visit.at.as_millisecond();
-            let place = (visit.campaign, LinkKey::Code(&*visit.code));
+            let place = (visit.campaign, LinkKey::Code(&visit.code));
             let is_of_link = links
                 .get(&place)
                 .is_some_and(|it| since.max(it.created - CLOCKS_DIFFER_MS) <= at);
