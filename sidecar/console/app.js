@@ -8,6 +8,7 @@ import * as campaign from './pages/campaign.js';
 import * as campaignForm from './pages/campaign-form.js';
 import * as campaigns from './pages/campaigns.js';
 import * as change from './pages/change.js';
+import * as comparison from './pages/comparison.js';
 import * as key from './pages/key.js';
 import * as keys from './pages/keys.js';
 import * as domains from './pages/domains.js';
@@ -36,6 +37,7 @@ const ROUTES = [
   [/^\/statistics$/, statistics],
   [/^\/campaigns\/([0-9A-Za-z]+)\/change$/, campaignForm],
   [/^\/campaigns-new$/, campaignForm],
+  [/^\/campaigns-compared$/, comparison],
   [/^\/keys$/, keys],
   [/^\/keys\/([0-9A-Za-z]+)$/, key],
   [/^\/audit$/, audit],

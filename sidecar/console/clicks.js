@@ -6,6 +6,7 @@ import { keep } from './csv.js';
 import { h, say } from './dom.js';
 import { count, percent, when } from './format.js';
 import { t } from './i18n.js';
+import { delivery, hours as inHours, report, shares, undelivered } from './report.js';
 
 const HOUR = 3_600_000;
 
@@ -15,10 +16,15 @@ const MOST_HOURS = 14 * 24;
 /** A section with the clicks of a campaign; null where the key may not see them. */
 export async function clicks({ campaign, may }) {
   if (!may('stats:read')) return null;
-  const answer = await part(() => get(`/v1/campaigns/${campaign.id}/clicks`));
+  const [answer, figures] = await Promise.all([
+    part(() => get(`/v1/campaigns/${campaign.id}/clicks`)),
+    part(() => report([campaign.id])),
+  ]);
   const section = (...parts) => h('section', { class: 'sheet', 'data-clicks': '', 'aria-label': t('clicks') },
     h('h2', {}, t('clicks')), parts);
-  if (answer.failure) return section(notice(answer.failure));
+  const failed = [answer, figures].find(({ failure }) => failure);
+  if (failed) return section(notice(failed.failure));
+  const [own] = figures;
   const { issued, clicked, clickRate, firstLinkAt, hours } = answer;
   const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`clicks.${what}`)),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
@@ -26,8 +32,17 @@ export async function clicks({ campaign, may }) {
     h('dl', { class: 'figures' },
       figure('issued', count(issued), firstLinkAt && [t('clicks.since'), ' ', when(firstLinkAt)]),
       figure('clicked', count(clicked), t('clicks.clicked.hint')),
-      figure('rate', clickRate === null ? '–' : percent(clickRate))),
+      figure('rate', clickRate === null ? '–' : percent(clickRate), t('clicks.rate.hint')),
+      figure('half', inHours(own.hoursToHalf), own.firstClickAt
+        && [t('clicks.half.hint'), ' ', when(own.firstClickAt)]),
+      own.messagesByNetwork.length > 0 && figure('delivered', count(own.messages.delivered),
+        t('clicks.delivered.hint', {
+          failed: count(undelivered(own.messages)),
+          rate: own.deliveredClickRate === null ? '–' : percent(own.deliveredClickRate),
+        }))),
     hours.length > 0 ? drawn(hours) : h('p', { class: 'empty', 'data-empty': '' }, t('clicks.none')),
+    own.visits.human > 0 && [h('h3', {}, t('clicks.from')), shares(own)],
+    own.messagesByNetwork.length > 0 && [h('h3', {}, t('clicks.messages')), delivery(own)],
     may('links:read') && issued > 0 && downloads(campaign));
 }
 

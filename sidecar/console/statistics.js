@@ -15,7 +15,7 @@ const DAY = 24 * HOUR;
 /** The ranges in days; any other range is chosen by its bounds. */
 const RANGES = [1, 7, 30, 90, 365];
 const STEPS = ['hour', 'day'];
-const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer'];
+const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer', 'network', 'status'];
 
 /** The classes of visits, in the order in which they are shown. */
 export const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown', 'refused'];
@@ -227,7 +227,7 @@ function seriesOf({ intervals, by }, { split }, begins) {
 }
 
 /** The text of a value. */
-function valueText(split, value) {
+export function valueText(split, value) {
   if (value === '') return t('stats.unknown');
   if (value === '(other)') return t('stats.other');
   if (split === 'device' && has(`device.${value}`)) return t(`device.${value}`);

@@ -160,7 +160,11 @@ impl Shape {
 }
 
 /// Returns the value, or notes the requirement that it violates.
-fn expect<T>(found: Option<T>, faults: &mut Faults<'_>, must: impl Display) -> Option<T> {
+pub(super) fn expect<T>(
+    found: Option<T>,
+    faults: &mut Faults<'_>,
+    must: impl Display,
+) -> Option<T> {
     if found.is_none() {
         faults.refuse(format!("must be {must}"));
     }
@@ -184,7 +188,7 @@ pub fn whole(value: &Value) -> Option<u64> {
     })
 }
 
-fn text(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+pub(super) fn text(value: Value, faults: &mut Faults<'_>) -> Option<String> {
     let text = match value {
         Value::String(text) => Some(text),
         _ => None,

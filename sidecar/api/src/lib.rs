@@ -19,6 +19,7 @@ pub mod kinds;
 pub mod link;
 pub mod members;
 pub mod message;
+pub mod receipt;
 pub mod schema;
 pub mod webhook;
 pub mod words;

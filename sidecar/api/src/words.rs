@@ -123,6 +123,11 @@ word! {
 }
 
 word! {
+    /// Status of a message. Of two for the same time, the later in this list counts.
+    pub ReceiptStatus: one_of(split(shortlink_core::receipt::ReceiptStatus::NAMES))
+}
+
+word! {
     /// Strategy that issues codes.
     pub Strategy: one_of(StrategyName::ALL.map(StrategyName::name))
 }

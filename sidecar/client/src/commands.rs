@@ -14,6 +14,7 @@ mod jobs;
 mod links;
 mod members;
 mod messages;
+mod receipts;
 mod session;
 mod show;
 mod stats;
@@ -38,6 +39,8 @@ pub enum RemoteCommand {
     Messages(Remote<messages::MessagesCommand>),
     /// Report and count conversions of links of a running service, over its API.
     Conversions(Remote<conversions::ConversionsCommand>),
+    /// Store delivery receipts of messages in a running service, over its API.
+    Receipts(Remote<receipts::ReceiptsCommand>),
     /// Change many links of a running service in the background, over its API.
     Jobs(Remote<jobs::JobsCommand>),
     /// Send events of a running service to endpoints, over its API.
@@ -86,6 +89,9 @@ impl RemoteCommand {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Conversions(Remote { command, client }) => {
+                return command.run(&Session::new(&client)?).await;
+            }
+            Self::Receipts(Remote { command, client }) => {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Jobs(Remote { command, client }) => {

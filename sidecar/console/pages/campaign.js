@@ -33,6 +33,7 @@ export async function show(context, [id]) {
         first: h('a', { class: 'button', href: at(`/campaigns/${id}/change`), 'data-act': 'change' }, t('change')),
         reach: async () => inWords(await sizeOf(id)),
       }))),
+    clicked,
     h('section', { class: 'sheet', 'aria-label': t('link.facts') },
       h('dl', { class: 'facts' },
         fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),
@@ -49,7 +50,6 @@ export async function show(context, [id]) {
         fact(t('column.made'), when(campaign.createdAt)),
         fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
     may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
-    clicked,
     converted,
     statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
   ].filter(Boolean) };

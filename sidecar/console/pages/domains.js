@@ -33,6 +33,7 @@ function shown({ since, visitsAreLate, nodes, domains }) {
     nodes.length === 0 && h('div', { class: 'notice warn', 'data-unheard': '' }, t('domains.unheard')),
     visitsAreLate && h('div', { class: 'notice warn', 'data-late': '' }, t('domains.late')),
     ...fallen.map(fell),
+    ...domains.flatMap((domain) => domain.networks.map((fall) => fellInNetwork(domain, fall))),
     domains.length > 0
       ? h('div', { class: 'sheet table' }, table(domains, nodes, Date.parse(since)))
       : h('p', { class: 'sheet empty' }, t('domains.none')),
@@ -46,6 +47,13 @@ function fell({ domain, fall }) {
     at: clock(fall.at) };
   return h('div', { class: 'notice bad', 'data-fell': domain },
     h('strong', {}, t('domains.fell', values)), h('p', {}, t('domains.fell.hint')));
+}
+
+/** A warning that a network may block a domain. */
+function fellInNetwork({ domain }, { network, before, since, at }) {
+  const values = { domain, network, before: count(Math.round(before)), since: count(Math.round(since)), at: clock(at) };
+  return h('div', { class: 'notice bad', 'data-fell-network': `${domain} ${network}` },
+    h('strong', {}, t('domains.fell.network', values)), h('p', {}, t('domains.fell.network.hint')));
 }
 
 function table(domains, nodes, since) {

@@ -4,8 +4,8 @@ import { copy, h, say } from '../dom.js';
 import { has, t } from '../i18n.js';
 
 const SCOPES = [
-  'links:read', 'links:write', 'campaigns:read', 'campaigns:write', 'stats:read', 'webhooks:admin',
-  'conversions:write', 'keys:admin', 'admin',
+  'links:read', 'links:write', 'campaigns:read', 'campaigns:write', 'receipts:write', 'stats:read',
+  'webhooks:admin', 'conversions:write', 'keys:admin', 'admin',
 ];
 
 /** A scope with its description. */

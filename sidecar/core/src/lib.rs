@@ -20,6 +20,7 @@ pub mod message;
 pub mod named;
 pub mod ports;
 pub mod query;
+pub mod receipt;
 pub mod records;
 pub mod revised;
 pub mod short_url;

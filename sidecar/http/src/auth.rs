@@ -64,6 +64,9 @@ permissions! {
     /// The caller may manage API keys.
     MayManageKeys(Caller): KeysAdmin;
 
+    /// The caller may store delivery receipts.
+    MayWriteReceipts(Caller): ReceiptsWrite;
+
     /// The caller may read visits.
     MayReadStats(Caller): StatsRead;
 

@@ -12,6 +12,7 @@ mod chunks;
 pub(super) mod conversions;
 mod futile;
 mod messages;
+mod receipts;
 mod results;
 mod rows;
 mod said_of_all;
@@ -30,7 +31,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
-use shortlink_api::{link, message};
+use shortlink_api::{link, message, receipt};
 use shortlink_core::link::{Dedupe, UploadId};
 use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
@@ -52,6 +53,7 @@ use super::qr::no_domain;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
 use futile::until_futile;
+use receipts::{ReceiptResult, create as store_receipts};
 use results::{
     Answer, Counts, MessageResult, ResultBody, SummaryBody, Teller, array, lines, result_of_problem,
 };
@@ -113,6 +115,21 @@ operations! {
         .problems([
             bad_key(), said_of_all::bad_delimiter(), no_summary(), no_such_campaign(), no_domain(),
         ])
+    }
+    post "/v1/receipts", "storeReceipts", "Stores delivery receipts", store_receipts {
+        .text(
+            "Each row is the status of the message with a link, as your SMS provider reports it. A status replaces the \
+             one of an earlier time, whatever the order in which they arrive, so that receipts can be repeated. Rows \
+             are sent as to `POST /v1/links/batch`, and each has a result; a receipt of an unknown link has the status \
+             404. `GET /v1/reports/campaigns` counts messages by status and network.",
+        )
+        .takes(&said_of_all::OF_OTHERS)
+        .takes_rows::<receipt::NewReceipt>(json!([
+            { "shortCode": "pM69SXfs", "status": "delivered", "network": "Example Mobile" },
+            { "campaignId": "1", "externalId": "m-18", "status": "failed", "at": "2026-11-25T10:00:00Z" },
+        ]))
+        .answer(200, "One result per row.", [json_of::<Vec<ReceiptResult>>(), receipts::LINES])
+        .problems([said_of_all::bad_delimiter(), no_summary(), no_such_campaign()])
     }
 }
 

@@ -113,7 +113,7 @@ async fn count(
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Recipient")]
-struct RecipientBody {
+pub(super) struct RecipientBody {
     /// The caller's id of the link.
     external_id: Option<String>,
     #[schemars(with = "words::Code")]

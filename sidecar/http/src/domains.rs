@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_core::announcement::{AnnouncedDomain, Heard};
-use shortlink_service::domains::{DomainView, Overview};
+use shortlink_service::domains::{DomainView, FallAt, Overview};
 use vocabulary::domains::{BoundTo, DomainState};
 
 use super::app::{App, SharedApp};
@@ -76,6 +76,9 @@ struct DomainBody {
     minutes: Vec<MinuteBody>,
     /// Collapse of its visits, if it is suspected blocked.
     fall: Option<FallBody>,
+    /// Networks that are suspected of blocking the domain: its human visits from each have collapsed as in `fall`, while
+    /// those from other networks go on.
+    networks: Vec<NetworkFallBody>,
 }
 
 /// Configuration of a short domain in one nginx.
@@ -119,6 +122,27 @@ struct FallBody {
     before: f64,
     /// Visits per minute since then.
     since: f64,
+}
+
+/// Collapse of the visits of a domain from one network.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "NetworkFall")]
+struct NetworkFallBody {
+    /// Provider of the visitors' Internet access.
+    network: String,
+    #[serde(flatten)]
+    fall: FallBody,
+}
+
+impl From<FallAt> for FallBody {
+    fn from(fall: FallAt) -> Self {
+        Self {
+            at: fall.at,
+            before: fall.before,
+            since: fall.since,
+        }
+    }
 }
 
 operations! {
@@ -181,11 +205,15 @@ fn body(view: DomainView, since: Timestamp) -> DomainBody {
                 visits: *visits,
             })
             .collect(),
-        fall: view.fall.map(|fall| FallBody {
-            at: fall.at,
-            before: fall.before,
-            since: fall.since,
-        }),
+        fall: view.fall.map(FallBody::from),
+        networks: view
+            .networks
+            .into_iter()
+            .map(|(network, fall)| NetworkFallBody {
+                network,
+                fall: fall.into(),
+            })
+            .collect(),
     }
 }
 

@@ -37,6 +37,7 @@ mod proxy;
 mod qr;
 mod query;
 mod rate_headers;
+mod reports;
 mod requests;
 mod resolve;
 mod router;

@@ -182,6 +182,8 @@ async fn visits(app: &App, text: &mut Text) {
             "Visits reported from the future, and stored with the time of their arrival." = count(&counters.ahead);
         counter "shortlink_visits_erased_late_total",
             "Visits dropped because they arrived after an erasure that concerns them." = count(&counters.erased);
+        counter "shortlink_receipts_total", "Delivery receipts that this process accepted."
+            = count(&counters.receipts);
         counter "shortlink_visits_forgotten_total", "Visits deleted at the end of their retention."
             = count(&counters.forgotten);
         counter "shortlink_conversions_total",

@@ -14,7 +14,7 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
-    keys, links, live, metrics, qr, resolve, stats, visits, webhooks,
+    keys, links, live, metrics, qr, reports, resolve, stats, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -100,6 +100,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("campaigns", clicks::operations()),
         ("visits", conversions::operations()),
         ("visits", stats::operations()),
+        ("visits", reports::operations()),
         ("visits", domains::operations()),
         ("visits", visits::operations()),
         ("visits", live::operations()),

@@ -50,8 +50,8 @@ const MAX_MINUTES: u32 = 24 * 60;
 #[schemars(rename = "VisitCounts")]
 pub(super) struct ClassCounts {
     /// Visits of all classes.
-    total: u64,
-    human: u64,
+    pub(super) total: u64,
+    pub(super) human: u64,
     preview: u64,
     scanner: u64,
     bot: u64,
@@ -62,7 +62,7 @@ pub(super) struct ClassCounts {
 }
 
 impl ClassCounts {
-    fn add(&mut self, class: Class, visits: u64) {
+    pub(super) fn add(&mut self, class: Class, visits: u64) {
         self.total += visits;
         *match class {
             Class::Human => &mut self.human,
@@ -146,7 +146,7 @@ parameters! {
         "Time zone of the days, by its name in the IANA database. Visits are counted by hours of UTC, so that a day \
          begins with the hour of UTC that has its first moment.",
         |_| json!({ "type": "string", "default": "UTC", "examples": ["Asia/Shanghai"] });
-    BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
+    pub(super) BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
         json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
     };
     VALUES: query "limit", "Values", "Maximum number of values per dimension.",

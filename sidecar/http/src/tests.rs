@@ -25,6 +25,8 @@ mod once;
 mod openapi;
 mod options;
 mod quotas;
+mod receipts;
+mod reports;
 mod requests;
 mod targets;
 mod visitors;

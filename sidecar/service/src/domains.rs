@@ -2,6 +2,7 @@
 //! ones.
 
 pub mod fall;
+pub mod network;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +14,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use shortlink_core::announcement::{AnnouncedDomain, Announcement, Heard};
 use shortlink_core::clock::Clock;
-use shortlink_core::ports::{MAX_NODES, StoreError, VisitQueue};
+use shortlink_core::ports::{MAX_NODES, NetworkCount, StoreError, VisitQueue};
 use shortlink_store::Store;
 use tokio_util::task::TaskTracker;
 use vocabulary::domains::DomainState;
@@ -72,6 +73,8 @@ pub struct DomainView {
     pub minutes: Vec<u64>,
     /// The collapse of its visits, if any.
     pub fall: Option<FallAt>,
+    /// Networks from which its visits have collapsed while others go on; none of a domain that has collapsed itself.
+    pub networks: Vec<(String, FallAt)>,
 }
 
 /// Time and extent of the collapse of a domain's visits.
@@ -173,14 +176,30 @@ impl Domains {
             }
         }
         let is_late = self.is_late(now).await;
+        let networks = self
+            .store
+            .count_networks(since, fall::ENOUGH as u64)
+            .await?;
+        let networks = Networks::new(networks, since, |host| {
+            listed(&domains, host).unwrap_or(host).to_owned()
+        });
         let mut domains: Vec<DomainView> = domains.into_values().collect();
         for domain in &mut domains {
             // The visits of a retired domain are not counted.
             if !is_late && domain.rank() != RETIRED {
                 domain.fall = fall_of(&domain.minutes, since);
+                if domain.fall.is_none() {
+                    domain.networks = networks.falls_of(&domain.name, since);
+                }
             }
         }
-        domains.sort_by_key(|domain| (domain.fall.is_none(), domain.rank()));
+        domains.sort_by_key(|domain| {
+            (
+                domain.fall.is_none(),
+                domain.networks.is_empty(),
+                domain.rank(),
+            )
+        });
         Ok(Overview {
             nodes,
             domains,
@@ -210,6 +229,7 @@ impl DomainView {
             announced: Vec::new(),
             minutes: vec![0; MINUTES + 1],
             fall: None,
+            networks: Vec::new(),
         }
     }
 
@@ -238,10 +258,74 @@ fn listed<'d>(domains: &'d BTreeMap<String, DomainView>, host: &str) -> Option<&
 
 /// Returns the collapse of visits in whole minutes.
 fn fall_of(minutes: &[u64], since: Timestamp) -> Option<FallAt> {
-    let fall = fall::find(&minutes[..MINUTES])?;
-    Some(FallAt {
-        at: since + SignedDuration::from_mins(fall.at as i64),
-        before: fall.before,
-        since: fall.since,
-    })
+    fall::find(&minutes[..MINUTES]).map(|fall| FallAt::new(fall, since))
+}
+
+impl FallAt {
+    fn new(fall: fall::Fall, since: Timestamp) -> Self {
+        Self {
+            at: since + SignedDuration::from_mins(fall.at as i64),
+            before: fall.before,
+            since: fall.since,
+        }
+    }
+}
+
+/// Human visits in each whole minute.
+type Minutes = [u64; MINUTES];
+
+/// Human visits by domain and network.
+struct Networks {
+    both: BTreeMap<String, BTreeMap<String, Minutes>>,
+    /// Of each network on all domains.
+    networks: BTreeMap<String, Minutes>,
+}
+
+impl Networks {
+    fn new(
+        counts: Vec<NetworkCount>,
+        since: Timestamp,
+        domain_of: impl Fn(&str) -> String,
+    ) -> Self {
+        let mut all = Self {
+            both: BTreeMap::new(),
+            networks: BTreeMap::new(),
+        };
+        for count in counts {
+            let place = usize::try_from(count.minute.duration_since(since).as_mins()).ok();
+            let Some(place) = place.filter(|place| *place < MINUTES) else {
+                continue;
+            };
+            let of_domain = all.both.entry(domain_of(&count.host)).or_default();
+            let both = of_domain
+                .entry(count.network.clone())
+                .or_insert([0; MINUTES]);
+            both[place] += count.visits;
+            let network = all.networks.entry(count.network).or_insert([0; MINUTES]);
+            network[place] += count.visits;
+        }
+        all
+    }
+
+    /// The networks from which the visits of a domain have collapsed, while others go on.
+    fn falls_of(&self, domain: &str, since: Timestamp) -> Vec<(String, FallAt)> {
+        let Some(of_domain) = self.both.get(domain) else {
+            return Vec::new();
+        };
+        let mut of_all = [0; MINUTES];
+        for minutes in of_domain.values() {
+            of_all = sums(&of_all, minutes, |all, it| all + it);
+        }
+        let falls = of_domain.iter().filter_map(|(network, own)| {
+            let without = |all: &Minutes| sums(all, own, u64::saturating_sub);
+            let other_domains = self.networks.get(network).map(without)?;
+            let fall = network::find(own, &without(&of_all), &other_domains)?;
+            Some((network.clone(), FallAt::new(fall, since)))
+        });
+        falls.collect()
+    }
+}
+
+fn sums(one: &Minutes, other: &Minutes, with: fn(u64, u64) -> u64) -> Minutes {
+    std::array::from_fn(|place| with(one[place], other[place]))
 }

@@ -43,6 +43,9 @@ const TARGET: Duration = Duration::from_millis(100);
 const FEWEST: u32 = 1000;
 const MOST: u32 = 16_000;
 
+/// The retention of counts by network and minute, in which blocks are detected.
+const NETWORKS: SignedDuration = SignedDuration::from_hours(3);
+
 /// The kinds of rows of counts that one transaction deletes: minutes, hours of links, hours, values,
 /// and days.
 const KINDS_OF_COUNTS: u32 = 5;
@@ -166,7 +169,9 @@ impl Retention {
                     hours_before: hours.map(before),
                 };
                 let each = self.rows / KINDS_OF_COUNTS;
-                self.store.forget_counts(old, each).await
+                let gone = self.store.forget_counts(old, each).await?;
+                let networks = self.store.forget_networks(before(NETWORKS), each);
+                Ok(gone + networks.await?)
             }
             (Due::Erasures, _) => {
                 let before = before(LATEST_EVENT);

@@ -64,8 +64,9 @@ pub(super) struct CreateArguments {
     /// Name of the API key, such as its purpose: 1 to 100 characters.
     #[arg(long, value_parser = parse_name)]
     name: String,
-    /// Scope of the API key: links:read, links:write, campaigns:read, campaigns:write, stats:read,
-    /// webhooks:admin, conversions:write, keys:admin or admin. Can be repeated.
+    /// Scope of the API key: links:read, links:write, campaigns:read, campaigns:write,
+    /// receipts:write, stats:read, webhooks:admin, conversions:write, keys:admin or admin. Can be
+    /// repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE")]
     scopes: Vec<Scope>,
     /// Time of expiry in the future, such as 2030-12-31T23:59:59Z. Default: the key does not expire.

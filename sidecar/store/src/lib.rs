@@ -23,6 +23,7 @@ mod past;
 mod place;
 pub mod postgres;
 mod quotas;
+mod receipts;
 pub mod sqlite;
 
 mod lines;

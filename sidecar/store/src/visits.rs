@@ -13,12 +13,14 @@ mod keeping;
 mod listing;
 mod moves;
 mod moving;
+mod network_minutes;
 mod pruning;
 mod quarantine;
 mod recipients;
 mod reclassify;
 mod sink;
 mod sketches;
+mod top;
 mod values;
 mod watch;
 
@@ -178,6 +180,8 @@ struct Counts<'a> {
     hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
     /// By minute and host.
     minutes: BTreeMap<(i64, String), i64>,
+    /// Human ones by minute, host and known network.
+    networks: BTreeMap<(i64, String, String), i64>,
     /// Visitors by campaign and day; only human ones.
     visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
@@ -199,6 +203,7 @@ impl<'a> Counts<'a> {
         // first means that each row is looked up only once.
         let mut alike: HashMap<Alike<'a>, i64> = HashMap::new();
         let mut minutes: HashMap<(i64, &str), i64> = HashMap::new();
+        let mut networks: HashMap<(i64, &str, &str), i64> = HashMap::new();
         for (visit, link, campaign) in visits {
             let (hour, class) = (hour_of(visit), visit.classification.class.name());
             let at = visit.at.as_millisecond();
@@ -213,6 +218,10 @@ impl<'a> Counts<'a> {
             let values = Dimension::ALL.map(|dimension| dimension.value(visit));
             *alike.entry((campaign, hour, class, values)).or_default() += 1;
             *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
+            if let (Some(network), Class::Human) = (&visit.place.isp, visit.classification.class) {
+                let key = (minute_of(visit), &*visit.host, &**network);
+                *networks.entry(key).or_default() += 1;
+            }
         }
         // These groups have most rows in common: each is sorted in once.
         let mut rows: HashMap<(i64, Dimension, i64, &str, &'static str), i64> = HashMap::new();
@@ -234,6 +243,12 @@ impl<'a> Counts<'a> {
         let minutes = minutes.into_iter();
         counts.minutes = minutes
             .map(|((minute, host), visits)| ((minute, host.to_owned()), visits))
+            .collect();
+        let networks = networks.into_iter();
+        counts.networks = networks
+            .map(|((minute, host, network), visits)| {
+                ((minute, host.to_owned(), network.to_owned()), visits)
+            })
             .collect();
         counts
     }

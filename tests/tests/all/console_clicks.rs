@@ -106,6 +106,9 @@ fn the_page_of_a_campaign_shows_its_clicks_and_saves_its_recipients() {
         |name: &str| browser.text_with(&format!("[data-conversions] [data-figure={name}]"), "");
     assert!(converted("rate").contains("50%"));
     assert!(converted("EUR").contains("49.90"));
+    assert!(figure("half").contains("1 hour"));
+    let phones = browser.text_with("[data-clicks] [data-by=device] [data-value=phone]", "");
+    assert!(phones.contains("100%"), "{phones}");
     let said =
         "return document.querySelector('[data-clicks] .plot').getAttribute('aria-valuetext')";
     let said = browser.run(said, &[]);
@@ -130,6 +133,32 @@ fn the_page_of_a_campaign_shows_its_clicks_and_saves_its_recipients() {
     console.browser.assert_fits();
     console.browser.assert_accessible();
     console.browser.assert_sound(&[]);
+
+    // Side by side with another campaign.
+    let body = json!({"name": "Summer", "longUrl": "https://example.com/?m={member}"});
+    let other = text(
+        &stack.api("POST", "/v1/campaigns", Some(&body)).json(),
+        "id",
+    );
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    console.open("/console/campaigns", "Campaigns");
+    browser.assert_accessible();
+    browser.click(&format!("[data-choose][value='{id}']"));
+    browser.click("[data-compare]");
+    browser.text_with("h1", "Compare campaigns");
+    browser.text_with(&format!("[data-campaign='{id}'] [data-rate]"), "40%");
+    browser.assert_accessible();
+    browser.assert_fits();
+    let file = console.download("[data-csv]", "campaigns.csv");
+    let lines: Vec<&str> = file.lines().collect();
+    // Only the selected campaign.
+    assert_eq!(lines.len(), 2, "{file}");
+    assert!(lines[1].starts_with("Spring,5,2,0.4,1,3,"), "{file}");
+    console.open("/console/campaigns-compared", "Compare campaigns");
+    browser.text_with(&format!("[data-campaign='{other}']"), "Summer");
+    browser.text_with(&format!("[data-campaign='{id}']"), "Phone 100%");
+    browser.assert_sound(&[]);
 }
 
 #[test]

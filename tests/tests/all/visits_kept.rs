@@ -91,6 +91,8 @@ fn hours_of_visits(end: &str) -> String {
         ("browser", "coalesce(browser, '')"),
         ("os", "coalesce(os, '')"),
         ("referrer", "coalesce(referrer_host, '')"),
+        ("network", "coalesce(isp, '')"),
+        ("status", "CAST(status AS text)"),
     ];
     let mut parts = Vec::new();
     for (campaign, filter) in [("0", "true"), ("campaign_id", "campaign_id IS NOT NULL")] {

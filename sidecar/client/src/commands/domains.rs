@@ -39,12 +39,17 @@ fn describe(answer: &Value) -> String {
             let [node, state, base] = ["-", "-", "-"].map(str::to_owned);
             rows.push([name.clone(), node, state, visits, base]);
         }
-        if let Some(fall) = domain.get("fall").filter(|fall| !fall.is_null()) {
+        let fall = domain.get("fall").filter(|fall| !fall.is_null());
+        for fall in fall.into_iter().chain(elements(domain, "networks")) {
             let number = |member: &str| fall.get(member).and_then(Value::as_f64).unwrap_or(0.0);
             let at = second(&member(fall, "/at"));
             let (before, since) = (number("before"), number("since"));
+            let (of, by) = match fall.get("network").and_then(Value::as_str).map(plain) {
+                Some(network) => (format!("{name} from {network}"), " by this network"),
+                None => (name.clone(), ""),
+            };
             falls.push_str(&format!(
-                "! {name}: fell from {before:.0} to {since:.0} visits a minute at {at}: it may be blocked\n"
+                "! {of}: fell from {before:.0} to {since:.0} visits a minute at {at}: it may be blocked{by}\n"
             ));
         }
     }
@@ -66,13 +71,16 @@ mod tests {
             {"domain": "s1.example", "visits": 12, "announced": [
                 announced("one", "active"), announced("two", "serving"),
             ], "fall": {"at": "2026-01-02T03:04:05Z", "before": 120.4, "since": 3.0}},
-            {"domain": "gone.example", "visits": 1, "announced": [], "fall": null},
+            {"domain": "gone.example", "visits": 1, "announced": [], "fall": null, "networks": [
+                {"network": "Alpha", "at": "2026-01-02T03:04:05Z", "before": 150.2, "since": 1.0},
+            ]},
         ]}));
         for part in [
             "s1.example    one    active         12",
             "s1.example    two    serving        12",
             "gone.example  -      -               1",
             "! s1.example: fell from 120 to 3 visits a minute at 2026-01-02T03:04:05Z",
+            "! gone.example from Alpha: fell from 150 to 1 visits a minute at 2026-01-02T03:04:05Z",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }

@@ -1,5 +1,5 @@
-//! `shortlink links import`, `shortlink messages import` and `shortlink conversions import`: a link, a message or a
-//! conversion of each row of a file, by one request that can be repeated.
+//! `shortlink links import`, `shortlink messages import`, `shortlink conversions import` and `shortlink receipts import`: a
+//! link, a message, a conversion or a delivery receipt of each row of a file, by one request that can be repeated.
 
 mod lines;
 mod source;
@@ -78,6 +78,8 @@ pub(super) enum Rows {
     Messages,
     /// Conversions.
     Conversions,
+    /// Delivery receipts.
+    Receipts,
 }
 
 impl Rows {
@@ -86,6 +88,7 @@ impl Rows {
             Self::Links => "/v1/links/batch",
             Self::Messages => "/v1/messages",
             Self::Conversions => "/v1/conversions",
+            Self::Receipts => "/v1/receipts",
         }
     }
 
@@ -95,18 +98,19 @@ impl Rows {
             Self::Links => "import",
             Self::Messages => "messages",
             Self::Conversions => "conversions",
+            Self::Receipts => "receipts",
         }
     }
 
     /// Rows have ids of their own, by which the service recognises them.
     fn have_ids(self) -> bool {
-        self == Self::Conversions
+        matches!(self, Self::Conversions | Self::Receipts)
     }
 
     /// Advice to repeat an interrupted import.
     fn repeated(self, key: &str) -> String {
         if self.have_ids() {
-            return "repeat the command: conversions are not counted again".to_owned();
+            return "repeat the command: rows are not counted again".to_owned();
         }
         format!(
             "repeat the command with --idempotency-key {key}: existing links are not created again"
@@ -140,6 +144,17 @@ Rows whose links do not exist are reported with their lines.
 
 Exit codes: 0 every row is counted, 1 rows failed or the import was interrupted, 2 invalid command line, \
 input file or client settings."
+                .to_owned();
+        }
+        Rows::Receipts => {
+            return "Each row is the status of the message with a link: status (sent, rejected, expired, failed or \
+                delivered), shortCode, or externalId and campaignId, and optionally network and at. The first line of a CSV \
+                file names them. Each line of an NDJSON file is one object.
+
+A status replaces the one of an earlier time, so that a command can be repeated, and files can be sent in any order.
+
+Exit codes: 0 every receipt has its link, 1 rows failed or the import was interrupted, 2 invalid command line, input \
+                file or client settings."
                 .to_owned();
         }
     };

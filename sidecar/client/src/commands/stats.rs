@@ -36,6 +36,28 @@ pub enum StatsCommand {
         #[arg(value_parser = campaign_id)]
         id: String,
     },
+    /// Compare campaigns: links issued and clicked, click rate, hours to half of the clicks, and human visits.
+    Compare {
+        /// Ids of the campaigns. Default: the latest ten.
+        #[arg(value_parser = campaign_id)]
+        ids: Vec<String>,
+        /// Dimension of a further table, as of the other statistics. Can be repeated; commas separate
+        /// several values.
+        #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
+        by: Vec<String>,
+        /// Maximum number of values of each dimension: 1 to 100. Default: 10.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u32>,
+    },
+    /// Show the links with the most clicks: of a campaign, or of all links without one.
+    Top {
+        /// Id of the campaign.
+        #[arg(long, value_name = "ID", value_parser = campaign_id)]
+        campaign: Option<String>,
+        /// Maximum number of links: 1 to 1000. Default: 10.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u32>,
+    },
     /// Show the visits of all links.
     All {
         #[command(flatten)]
@@ -77,8 +99,8 @@ pub struct Range {
     /// Time zone of the days, such as Asia/Shanghai. Default: UTC.
     #[arg(long, value_name = "NAME", value_parser = zone)]
     timezone: Option<TimeZone>,
-    /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be
-    /// repeated; commas separate several values.
+    /// Dimension of a further table: domain, country, device, browser, os, referrer, network or
+    /// status. Can be repeated; commas separate several values.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     by: Vec<String>,
     /// Maximum number of values of each dimension: 1 to 1000. Default: 50.
@@ -91,28 +113,40 @@ impl Range {
         let zone = self.timezone.clone().unwrap_or(TimeZone::UTC);
         let moment = |when: Option<When>| when.map(|when| when.in_zone(&zone)).transpose();
         let moment = |when| moment(when).map_err(|error| Failure::Usage(error.to_string()));
-        let mut query = Serializer::new(String::new());
-        let by = (!self.by.is_empty()).then(|| self.by.join(","));
-        for (name, value) in [
-            ("since", moment(self.since)?),
-            ("until", moment(self.until)?),
-            ("interval", self.interval.clone()),
-            (
-                "timezone",
-                self.timezone
-                    .as_ref()
-                    .and_then(TimeZone::iana_name)
-                    .map(str::to_owned),
-            ),
-            ("by", by),
-            ("limit", self.limit.map(|limit| limit.to_string())),
-        ] {
-            if let Some(value) = value {
-                query.append_pair(name, &value);
-            }
-        }
-        Ok(format!("{path}?{}", query.finish()))
+        Ok(asking(
+            path,
+            [
+                ("since", moment(self.since)?),
+                ("until", moment(self.until)?),
+                ("interval", self.interval.clone()),
+                (
+                    "timezone",
+                    self.timezone
+                        .as_ref()
+                        .and_then(TimeZone::iana_name)
+                        .map(str::to_owned),
+                ),
+                ("by", joined(&self.by)),
+                ("limit", self.limit.map(|limit| limit.to_string())),
+            ],
+        ))
     }
+}
+
+/// Values in one parameter; `None` without any.
+fn joined(values: &[String]) -> Option<String> {
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+/// A path with those parameters that have a value.
+fn asking<const N: usize>(path: &str, parameters: [(&str, Option<String>); N]) -> String {
+    let mut query = Serializer::new(String::new());
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            query.append_pair(name, &value);
+        }
+    }
+    format!("{path}?{}", query.finish())
 }
 
 impl StatsCommand {
@@ -124,6 +158,20 @@ impl StatsCommand {
             Self::Clicks { id } => {
                 let path = format!("/v1/campaigns/{id}/clicks");
                 return session.get(&path, describe_clicks).await;
+            }
+            Self::Compare { ids, by, limit } => {
+                let limit = limit.map(|limit| limit.to_string());
+                let parameters = [("id", joined(&ids)), ("by", joined(&by)), ("limit", limit)];
+                let path = asking("/v1/reports/campaigns", parameters);
+                return session.get(&path, describe_campaigns).await;
+            }
+            Self::Top { campaign, limit } => {
+                let limit = limit.map(|limit| limit.to_string());
+                let path = asking(
+                    "/v1/reports/links",
+                    [("campaignId", campaign), ("limit", limit)],
+                );
+                return session.get(&path, describe_links).await;
             }
             Self::All { range } => range.path("/v1/stats")?,
             Self::Domains { minutes } => {
@@ -179,13 +227,9 @@ fn describe(stats: &Value) -> String {
     }
     let dimensions = stats.get("by").and_then(Value::as_object);
     for dimension in dimensions.into_iter().flat_map(Map::keys) {
-        let rows = elements(&stats["by"], dimension).iter().map(|value| {
-            let of = match member(value, "/value") {
-                of if of.is_empty() => "not known".to_owned(),
-                of => of,
-            };
-            (of, value)
-        });
+        let rows = elements(&stats["by"], dimension)
+            .iter()
+            .map(|value| (named(&value["value"]), value));
         let (dimension, table) = (plain(dimension).to_uppercase(), table("", rows));
         text.push_str(&format!("\nBY {dimension}\n{table}"));
     }
@@ -200,8 +244,7 @@ fn describe_clicks(clicks: &Value) -> String {
             .and_then(Value::as_u64)
             .unwrap_or_default()
     };
-    let rate = clicks.get("clickRate").and_then(Value::as_f64);
-    let rate = rate.map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0));
+    let rate = percent(&clicks["clickRate"]);
     let head = [
         thousands(number("issued")),
         thousands(number("clicked")),
@@ -220,6 +263,108 @@ fn describe_clicks(clicks: &Value) -> String {
         text.push_str(&format!("\n{table}"));
     }
     text
+}
+
+fn percent(rate: &Value) -> String {
+    rate.as_f64()
+        .map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0))
+}
+
+/// The name of a value.
+fn named(value: &Value) -> String {
+    match plain(value.as_str().unwrap_or_default()) {
+        text if text.is_empty() => "not known".to_owned(),
+        text => text,
+    }
+}
+
+/// A report on campaigns as text: one table of all, and one for each dimension of each.
+fn describe_campaigns(report: &Value) -> String {
+    let number = |of: &Value| of.as_u64().map_or("-".to_owned(), thousands);
+    let campaigns = elements(report, "campaigns");
+    let rows: Vec<[String; 7]> = campaigns
+        .iter()
+        .map(|it| {
+            [
+                member(it, "/id"),
+                number(&it["issued"]),
+                number(&it["clicked"]),
+                percent(&it["clickRate"]),
+                member(it, "/hoursToHalf"),
+                number(&it["visits"]["human"]),
+                member(it, "/name"),
+            ]
+        })
+        .collect();
+    let heads = [
+        "ID",
+        "ISSUED",
+        "CLICKED",
+        "CLICK RATE",
+        "HOURS TO HALF",
+        "HUMAN VISITS",
+        "NAME",
+    ];
+    let mut text = Columns::new(heads, &[1, 2, 3, 4, 5]).rows(&rows);
+    let of_messages = |of: &Value| {
+        ["/sent", "/rejected", "/expired", "/failed", "/delivered"].map(|name| member(of, name))
+    };
+    let has_messages = |it: &&Value| !elements(it, "messagesByNetwork").is_empty();
+    for it in campaigns.iter().filter(has_messages) {
+        let mut rows: Vec<[String; 6]> = Vec::new();
+        let networks = elements(it, "messagesByNetwork").iter();
+        let networks = networks.map(|of| (named(&of["network"]), of));
+        for (name, of) in networks.chain([("all".to_owned(), &it["messages"])]) {
+            let [sent, rejected, expired, failed, delivered] = of_messages(of);
+            rows.push([name, sent, rejected, expired, failed, delivered]);
+        }
+        let heads = ["", "SENT", "REJECTED", "EXPIRED", "FAILED", "DELIVERED"];
+        let table = Columns::new(heads, &[1, 2, 3, 4, 5]).rows(&rows);
+        let (id, rate) = (member(it, "/id"), percent(&it["deliveredClickRate"]));
+        text.push_str(&format!(
+            "\nMESSAGES OF CAMPAIGN {id} (CLICKED OF DELIVERED: {rate})\n{table}"
+        ));
+    }
+    for it in campaigns {
+        let dimensions = it.get("by").and_then(Value::as_object);
+        for dimension in dimensions.into_iter().flat_map(Map::keys) {
+            let rows: Vec<[String; 3]> = elements(&it["by"], dimension)
+                .iter()
+                .map(|value| {
+                    let of = named(&value["value"]);
+                    [of, number(&value["human"]), percent(&value["humanShare"])]
+                })
+                .collect();
+            let table = Columns::new(["", "HUMAN VISITS", "SHARE"], &[1, 2]).rows(&rows);
+            let (id, dimension) = (member(it, "/id"), plain(dimension).to_uppercase());
+            text.push_str(&format!("\nCAMPAIGN {id} BY {dimension}\n{table}"));
+        }
+    }
+    text
+}
+
+/// A report on links as text.
+fn describe_links(report: &Value) -> String {
+    let table = [
+        ("CODE", "/shortCode"),
+        ("CLICKS", "/clicks"),
+        ("FIRST CLICK", "/firstClickAt"),
+        ("LAST CLICK", "/lastClickAt"),
+        ("EXTERNAL ID", "/externalId"),
+    ];
+    let rows: Vec<[String; 5]> = elements(report, "links")
+        .iter()
+        .map(|link| {
+            let mut row = cells(link, &table);
+            (row[2], row[3]) = (second(&row[2]), second(&row[3]));
+            row
+        })
+        .collect();
+    let text = Columns::new(heads(&table), &[1]).rows(&rows);
+    match report.get("isComplete").and_then(Value::as_bool) {
+        Some(false) => format!("{text}\nOnly 1,000,000 clicked links were compared.\n"),
+        _ => text,
+    }
 }
 
 fn describe_domains(stats: &Value) -> String {
@@ -301,6 +446,61 @@ mod tests {
         );
         let empty = json!({"issued": 0, "clicked": 0, "clickRate": null, "hours": []});
         assert_eq!(describe_clicks(&empty).lines().count(), 2);
+    }
+
+    #[test]
+    fn campaigns_are_compared_in_a_table() {
+        let report = json!({"campaigns": [
+            {
+                "id": "7", "name": "Spring sale", "issued": 20_000, "clicked": 1_300, "clickRate": 0.065,
+                "hoursToHalf": 2, "visits": {"human": 1_500}, "deliveredClickRate": 0.1,
+                "messages": {"sent": 0, "rejected": 0, "expired": 1, "failed": 2, "delivered": 13_000},
+                "messagesByNetwork": [
+                    {"network": "", "sent": 0, "rejected": 0, "expired": 1, "failed": 2, "delivered": 13_000},
+                ],
+                "by": {"network": [{"value": "", "human": 300, "humanShare": 0.2}]},
+            },
+            {
+                "id": "6", "name": "Test", "issued": 0, "clicked": null, "clickRate": null, "hoursToHalf": null,
+                "visits": {"human": 0},
+            },
+        ]});
+        let text = describe_campaigns(&report);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|it| it.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[1],
+            [
+                "7", "20,000", "1,300", "6.5%", "2", "1,500", "Spring", "sale"
+            ]
+        );
+        assert_eq!(lines[2], ["6", "0", "-", "-", "-", "0", "Test"]);
+        assert_eq!(lines[6], ["not", "known", "0", "0", "1", "2", "13000"]);
+        assert_eq!(lines[7][0], "all");
+        assert_eq!(lines[9], ["CAMPAIGN", "7", "BY", "NETWORK"]);
+        assert_eq!(lines[11], ["not", "known", "300", "20.0%"]);
+    }
+
+    #[test]
+    fn links_are_ranked_in_a_table() {
+        let link = json!({
+            "shortCode": "abc", "externalId": null, "clicks": 3, "firstClickAt": "2026-01-01T08:10:00.5Z",
+            "lastClickAt": "2026-01-02T08:10:00Z",
+        });
+        let text = describe_links(&json!({"links": [link], "isComplete": false}));
+        let cells: Vec<&str> = text
+            .lines()
+            .nth(1)
+            .expect("a row")
+            .split_whitespace()
+            .collect();
+        assert_eq!(
+            cells[..4],
+            ["abc", "3", "2026-01-01T08:10:00Z", "2026-01-02T08:10:00Z"]
+        );
+        assert!(text.contains("were compared"), "{text}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ named! {
         CampaignsRead = "campaigns:read",
         /// To create, change and end campaigns.
         CampaignsWrite = "campaigns:write",
+        /// To store delivery receipts.
+        ReceiptsWrite = "receipts:write",
         /// To read statistics.
         StatsRead = "stats:read",
         /// To create, change and delete webhooks, to which visits are sent.

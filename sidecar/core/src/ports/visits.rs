@@ -1,5 +1,6 @@
 //! The storage and the queue of visits.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -183,21 +184,28 @@ pub enum Dimension {
     Os,
     /// The referrer's host.
     Referrer,
+    /// The provider of the client's Internet access.
+    Network,
+    /// The HTTP status of the answer.
+    Status,
 }
 
 impl Dimension {
     /// Every dimension but [`Dimension::Total`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Domain,
         Self::Country,
         Self::Device,
         Self::Browser,
         Self::Os,
         Self::Referrer,
+        Self::Network,
+        Self::Status,
     ];
 
     /// The names, for messages that list what is allowed.
-    pub const NAMES: &'static str = "domain, country, device, browser, os, referrer";
+    pub const NAMES: &'static str =
+        "domain, country, device, browser, os, referrer, network, status";
 
     /// The dimension's name.
     pub fn name(self) -> &'static str {
@@ -209,6 +217,8 @@ impl Dimension {
             Self::Browser => "browser",
             Self::Os => "os",
             Self::Referrer => "referrer",
+            Self::Network => "network",
+            Self::Status => "status",
         }
     }
 
@@ -217,11 +227,11 @@ impl Dimension {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// Visitors choose the values of this dimension, so that there can be any number of them.
+    /// Visitors choose the values of this dimension, or come from many networks: there can be any number of values.
     pub fn is_chosen(self) -> bool {
         matches!(
             self,
-            Self::Domain | Self::Browser | Self::Os | Self::Referrer
+            Self::Domain | Self::Browser | Self::Os | Self::Referrer | Self::Network
         )
     }
 
@@ -235,8 +245,20 @@ impl Dimension {
             Self::Browser => visit.agent.browser.as_ref().map_or("", |it| &it.name),
             Self::Os => visit.agent.os.as_ref().map_or("", |it| &it.name),
             Self::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
+            Self::Network => visit.place.isp.as_deref().unwrap_or_default(),
+            Self::Status => status_text(visit.status),
         }
     }
+}
+
+/// An HTTP status as a value of [`Dimension::Status`]; empty unless it has three digits.
+pub fn status_text(status: u16) -> &'static str {
+    static TEXTS: LazyLock<Vec<String>> =
+        LazyLock::new(|| (100..1000).map(|status| status.to_string()).collect());
+    let place = status.checked_sub(100).map(usize::from);
+    place
+        .and_then(|place| TEXTS.get(place))
+        .map_or("", String::as_str)
 }
 
 /// The number of visits in an hour.
@@ -352,6 +374,18 @@ pub struct Recipient {
     pub clicks: Option<LinkClicks>,
 }
 
+/// The most links that [`MostClicked`] has.
+pub const MOST_CLICKED: u32 = 1000;
+
+/// The links with the most clicks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MostClicked {
+    /// The links, the one with the most clicks first.
+    pub links: Vec<Recipient>,
+    /// All clicked links were compared.
+    pub is_complete: bool,
+}
+
 /// The number of links whose first human visit was in an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstClicks {
@@ -369,6 +403,19 @@ pub struct DomainCount {
     /// The start of the minute.
     pub minute: Timestamp,
     /// The number of visits of all classes.
+    pub visits: u64,
+}
+
+/// The number of human visits of a domain from a network in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkCount {
+    /// The short domain.
+    pub host: String,
+    /// The provider of the clients' Internet access.
+    pub network: String,
+    /// The start of the minute.
+    pub minute: Timestamp,
+    /// The number of visits.
     pub visits: u64,
 }
 

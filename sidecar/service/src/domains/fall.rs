@@ -15,14 +15,14 @@ const STEADY: usize = 8;
 const STEADY_PART: f64 = 0.25;
 
 /// The least number of minutes since, and the number of first minutes that are judged on their own.
-const LEAST: usize = 3;
-const FIRST: usize = 5;
+pub(super) const LEAST: usize = 3;
+pub(super) const FIRST: usize = 5;
 
 /// The most visits since, as a part of the earlier rate.
 const LEFT: f64 = 0.15;
 
 /// The least number of visits expected in the first minutes.
-const ENOUGH: f64 = 50.0;
+pub(super) const ENOUGH: f64 = 50.0;
 
 /// A collapse of a domain's visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,23 +38,26 @@ pub struct Fall {
 /// Finds the first collapse that still lasts, in the visits of consecutive whole minutes.
 pub fn find(minutes: &[u64]) -> Option<Fall> {
     let last = minutes.len().checked_sub(LEAST)?;
-    (BEFORE..=last).find_map(|at| {
-        let (earlier, later) = minutes.split_at(at);
-        let earlier = &earlier[at - BEFORE..];
-        let before = mean(earlier);
-        let first = &later[..later.len().min(FIRST)];
-        let steady = earlier
-            .iter()
-            .filter(|visits| **visits as f64 >= before * STEADY_PART);
-        let fell = before * first.len() as f64 >= ENOUGH
-            && steady.count() >= STEADY
-            && mean(first) <= before * LEFT
-            && mean(later) <= before * LEFT;
-        fell.then(|| Fall {
-            at,
-            before,
-            since: mean(later),
-        })
+    (BEFORE..=last).find_map(|at| find_at(minutes, at))
+}
+
+/// Reports the collapse that begins at a minute and still lasts, if there is one.
+pub(super) fn find_at(minutes: &[u64], at: usize) -> Option<Fall> {
+    let (earlier, later) = minutes.split_at(at);
+    let earlier = &earlier[at - BEFORE..];
+    let before = mean(earlier);
+    let first = &later[..later.len().min(FIRST)];
+    let steady = earlier
+        .iter()
+        .filter(|visits| **visits as f64 >= before * STEADY_PART);
+    let fell = before * first.len() as f64 >= ENOUGH
+        && steady.count() >= STEADY
+        && mean(first) <= before * LEFT
+        && mean(later) <= before * LEFT;
+    fell.then(|| Fall {
+        at,
+        before,
+        since: mean(later),
     })
 }
 

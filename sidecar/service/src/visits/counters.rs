@@ -27,6 +27,8 @@ pub struct VisitCounters {
     pub erased: AtomicU64,
     /// Links that expired because they reached their limit of visits.
     pub ended: AtomicU64,
+    /// Delivery receipts that were accepted.
+    pub receipts: AtomicU64,
     /// Visits that were deleted at the end of their retention.
     pub forgotten: AtomicU64,
     /// Stored visits by domain.

@@ -35,6 +35,8 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0022_link_clicks",
     "0023_webhooks",
     "0024_conversions",
+    "0026_visits_by_network",
+    "0028_receipts",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -1,8 +1,10 @@
 //! Steps of a migration that SQL cannot do: generating the key that codes are numbered by, and moving
-//! rows from schemas without numbers of links, or with visits by code. Clicks are counted once all visits are there.
+//! rows from schemas without numbers of links, or with visits by code. Clicks and networks are
+//! counted once all visits are there.
 
 mod clicks;
 mod links;
+mod networks;
 mod visits;
 
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
@@ -19,11 +21,18 @@ enum Left {
     LinkHours,
     Visits,
     Clicks,
+    Networks,
 }
 
 impl Left {
     /// In the order in which they are moved.
-    const ALL: [Self; 4] = [Self::Links, Self::LinkHours, Self::Visits, Self::Clicks];
+    const ALL: [Self; 5] = [
+        Self::Links,
+        Self::LinkHours,
+        Self::Visits,
+        Self::Clicks,
+        Self::Networks,
+    ];
 
     /// The table that is there until all has been moved.
     const fn table(self) -> &'static str {
@@ -32,6 +41,7 @@ impl Left {
             Self::LinkHours => "visit_link_hours_before",
             Self::Visits => "visits_before",
             Self::Clicks => "clicks_before",
+            Self::Networks => "networks_before",
         }
     }
 
@@ -42,6 +52,7 @@ impl Left {
             Self::LinkHours => visits::move_some_hours(db).await,
             Self::Visits => visits::move_some(db).await,
             Self::Clicks => clicks::count(db).await,
+            Self::Networks => networks::count(db).await,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0027_link_clicks",
     "0028_webhooks",
     "0029_conversions",
+    "0031_visits_by_network",
+    "0033_receipts",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -7,7 +7,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use shortlink_core::link::{Destination, Link, ParameterValues};
-use shortlink_core::ports::{CountQuery, Counted, Dimension, OTHER, OldCounts, TimeSpan};
+use shortlink_core::ports::{
+    CountQuery, Counted, Dimension, OTHER, OldCounts, TimeSpan, status_text,
+};
 use shortlink_core::testing::{link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Versioned};
@@ -29,10 +31,10 @@ in_every_store_of_visits! {
 const CAMPAIGN: CampaignId = CampaignId::FIRST;
 
 /// The class, and the value in each dimension, of an erased visit.
-type Erased = (bool, Class, [String; 7]);
+type Erased = (bool, Class, [String; 9]);
 
-fn dimensions() -> [Dimension; 7] {
-    let mut all = [Dimension::Total; 7];
+fn dimensions() -> [Dimension; 9] {
+    let mut all = [Dimension::Total; 9];
     all[1..].copy_from_slice(&Dimension::ALL);
     all
 }
@@ -68,6 +70,10 @@ fn random(number: u64, random: &mut StdRng) -> Visit {
     visit.referrer_host = match random.random_range(0..4) {
         0 => Some(format!("only{number}.example")),
         _ => text(&["a.example", "b.example", ""], random),
+    };
+    visit.place.isp = match random.random_range(0..4) {
+        0 => Some(format!("Only {number}")),
+        _ => text(&["Alpha", "Beta", ""], random),
     };
     visit.visitor = Some(VisitorId(random.random()));
     visit.classification.class = *[Class::Human, Class::Human, Class::Scanner]
@@ -111,12 +117,18 @@ fn expected(
             Dimension::Browser => browser,
             Dimension::Os => os,
             Dimension::Referrer => visit.referrer_host.as_deref(),
+            Dimension::Network => visit.isp.as_deref(),
+            Dimension::Status => Some(status_text(visit.status)),
         };
         add(value.unwrap_or_default(), visit.class);
     }
     for (is_of_campaign, class, values) in erased {
         if *is_of_campaign || !of_campaign {
-            let is_kept = place < 2 || values[place].is_empty();
+            let identifies = !matches!(
+                dimensions()[place],
+                Dimension::Total | Dimension::Domain | Dimension::Status
+            );
+            let is_kept = !identifies || values[place].is_empty();
             add(if is_kept { &values[place] } else { OTHER }, *class);
         }
     }
@@ -200,6 +212,8 @@ async fn values_of_erased_visits_are_counted_together(fixture: Fixture) {
             text(&visit.agent.browser),
             text(&visit.agent.os),
             visit.referrer_host.clone(),
+            visit.isp.clone(),
+            Some(status_text(visit.status).to_owned()),
         ];
         (false, visit.class, values.map(Option::unwrap_or_default))
     }));

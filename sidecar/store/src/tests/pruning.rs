@@ -92,8 +92,8 @@ async fn old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals(fi
     for task in tasks {
         gone += task.await.expect("no panic");
     }
-    // 20 minutes, 40 hours of links, 20 hours by 7 dimensions, 3 values on each of two days, and two days.
-    assert_eq!(gone, 20 + 40 + 140 + 6 + 2);
+    // 20 minutes, 40 hours of links, 20 hours by 9 dimensions, 3 values on each of two days, and two days.
+    assert_eq!(gone, 20 + 40 + 180 + 6 + 2);
     assert_eq!(totals(store, &["three", "four"]).await, before);
     assert_eq!(counted(store, Counted::Link(code("three"))).await, 1);
     assert_eq!(counted(store, Counted::Link(code("four"))).await, 0);

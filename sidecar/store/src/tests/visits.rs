@@ -114,6 +114,8 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
     abroad.place.country = Some("DE".to_owned());
     abroad.host = "other.example".to_owned();
     abroad.referrer_host = Some("www.example.com".to_owned());
+    abroad.place.isp = Some("Example Mobile".to_owned());
+    abroad.status = 307;
     let visits = vec![
         visit(0, "member", "2026-06-01T12:00:00Z"),
         of_class(Class::Preview, visit(1, "member", "2026-06-01T12:59:59Z")),
@@ -184,6 +186,14 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
             (
                 Dimension::Referrer,
                 [" human 2", " preview 1", "www.example.com human 1"],
+            ),
+            (
+                Dimension::Network,
+                [" human 2", " preview 1", "Example Mobile human 1"],
+            ),
+            (
+                Dimension::Status,
+                ["302 human 2", "302 preview 1", "307 human 1"],
             ),
         ] {
             let counts = store.count_by(&query(counted), dimension).await;

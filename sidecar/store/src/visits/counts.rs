@@ -406,6 +406,8 @@ fn column(dimension: Dimension) -> Sql {
         Dimension::Browser => sql!("coalesce(browser, '')"),
         Dimension::Os => sql!("coalesce(os, '')"),
         Dimension::Referrer => sql!("coalesce(referrer_host, '')"),
+        Dimension::Network => sql!("coalesce(isp, '')"),
+        Dimension::Status => sql!("CAST(status AS text)"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Removes the values of erased visits from counts: countries, devices, browsers, systems, referrers, and visitors.
+//! Removes the values of erased visits from counts: countries, devices, browsers, systems, referrers, networks, and visitors.
 //!
 //! A value that only one person has identifies this person in each count. So the values of erased visits are counted as
 //! [`OTHER`] afterwards, in the transaction that deletes the visits or, for ClickHouse, in the one that notes their number.
-//! The counts by class and domain stay: they identify no one. The unique visitors of the days are counted again.
+//! The counts by class, domain and status stay: they identify no one. The unique visitors of the days are counted again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,16 +21,17 @@ use crate::sql::{IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args};
 
 /// The dimensions whose values go.
-pub(super) const DIMENSIONS: [Dimension; 5] = [
+pub(super) const DIMENSIONS: [Dimension; 6] = [
     Dimension::Country,
     Dimension::Device,
     Dimension::Browser,
     Dimension::Os,
     Dimension::Referrer,
+    Dimension::Network,
 ];
 
 /// The columns of a deleted visit that [`ErasedVisit::read`] reads.
-pub(super) const COLUMNS: &str = "id, agent_id, at, class, campaign_id, country, referrer_host, \
+pub(super) const COLUMNS: &str = "id, agent_id, at, class, campaign_id, country, referrer_host, isp, \
      CAST(CASE WHEN class = 'human' AND visitor IS NOT NULL THEN 1 ELSE 0 END AS bigint) AS is_person";
 
 /// A deleted visit.
@@ -43,6 +44,7 @@ pub(super) struct ErasedVisit {
     campaign: Option<i64>,
     country: Option<String>,
     referrer: Option<String>,
+    network: Option<String>,
     is_person: bool,
 }
 
@@ -56,6 +58,7 @@ impl ErasedVisit {
             campaign: row.find("campaign_id")?,
             country: row.find("country")?,
             referrer: row.find("referrer_host")?,
+            network: row.find("isp")?,
             is_person: row.get::<i64>("is_person")? != 0,
         })
     }
@@ -89,6 +92,7 @@ impl Erased {
                 let value = match dimension {
                     Dimension::Country => visit.country.as_deref(),
                     Dimension::Referrer => visit.referrer.as_deref(),
+                    Dimension::Network => visit.network.as_deref(),
                     Dimension::Device => agent.map(|it| &*it[0]),
                     Dimension::Browser => agent.map(|it| &*it[1]),
                     _ => agent.map(|it| &*it[2]),

@@ -16,7 +16,7 @@ use super::values::name;
 use super::watch::note_stretch;
 use super::{
     ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, first_clicks,
-    ranges, sketches, some,
+    network_minutes, ranges, sketches, some,
 };
 use crate::db::Db;
 use crate::rows::ids_of;
@@ -457,5 +457,6 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
     let types = ["bigint", "text", "bigint"];
     let end =
         sql!(" ON CONFLICT (minute, host) DO UPDATE SET visits = kept.visits + excluded.visits");
-    db.insert(into, types, end, minutes).await
+    db.insert(into, types, end, minutes).await?;
+    network_minutes::add(db, counts).await
 }

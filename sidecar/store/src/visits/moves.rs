@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use shortlink_core::ports::Dimension;
+use shortlink_core::ports::{Dimension, status_text};
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 
@@ -124,6 +124,8 @@ impl Counted<'_> {
             Dimension::Browser => self.browser,
             Dimension::Os => self.os,
             Dimension::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
+            Dimension::Network => visit.isp.as_deref().unwrap_or_default(),
+            Dimension::Status => status_text(visit.status),
         }
     }
 }

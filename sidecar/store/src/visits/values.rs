@@ -142,4 +142,20 @@ fn merge(counts: &mut Counts<'_>, rest: &HashSet<Named>) {
         };
         *counts.minutes.entry((minute, host)).or_default() += visits;
     }
+    for ((minute, host, network), visits) in std::mem::take(&mut counts.networks) {
+        let day = minute.div_euclid(MINUTES_OF_DAY);
+        let named = |dimension: Dimension, value: String| {
+            let named = (ALL, dimension.name(), day, value);
+            match rest.contains(&named) {
+                true => OTHER.to_owned(),
+                false => named.3,
+            }
+        };
+        let (host, network) = (
+            named(Dimension::Domain, host),
+            named(Dimension::Network, network),
+        );
+        let key = (minute, host, network);
+        *counts.networks.entry(key).or_default() += visits;
+    }
 }

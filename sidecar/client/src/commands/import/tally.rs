@@ -106,6 +106,10 @@ impl Tally {
                 let text = format!("{all} rows: {made} conversions counted");
                 (text, "counted before")
             }
+            Rows::Receipts => {
+                let stored = thousands(self.made);
+                (format!("{all} rows: {stored} receipts stored"), "unchanged")
+            }
         };
         for (count, what) in [(self.found, found), (self.failed, "failed")] {
             if count > 0 {

@@ -1,0 +1,217 @@
+//! `/v1/receipts`: stores delivery receipts, one per row.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use shortlink_api::fields::Fields;
+use shortlink_api::members::{Members, Usage};
+use shortlink_api::receipt;
+use shortlink_core::receipt::{DeliveryReceipt, MAX_AHEAD, ReceiptOf, ReceiptOutcome};
+use shortlink_service::access::Caller;
+use vocabulary::CampaignId;
+
+use super::chunks::RawChunk;
+use super::results::{Answer, Counts, SummaryBody, result_of_problem, to_line};
+use super::rows::BrokenBody;
+use super::said_of_all::OF_OTHERS;
+use super::{Incoming, pay};
+use crate::app::SharedApp;
+use crate::auth::{MayWriteReceipts, own_ids};
+use crate::operation::Content;
+use crate::operation::parameter::of;
+use crate::problem::{Problem, ProblemBody};
+use crate::query::only;
+
+/// An answer in lines.
+pub(super) const LINES: Content = (
+    "application/x-ndjson",
+    |generator| json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": [of::<ReceiptResult>(generator), of::<SummaryBody>(generator)] } }),
+);
+
+/// The result of a receipt.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReceiptResult {
+    /// Number of the row, from 0.
+    index: u64,
+    /// 201 if the receipt was stored, 200 if the message has a status from a later time, or this one already; else the
+    /// status of the problem, which is 404 if there is no such link.
+    status: u16,
+    /// The row's `externalId`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    external_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProblemBody<'static>")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// `POST /v1/receipts`
+pub(super) async fn create(
+    State(app): State<SharedApp>,
+    MayWriteReceipts(caller): MayWriteReceipts,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    body: Body,
+) -> Result<Response, Problem> {
+    let (incoming, said) = Incoming::read(&app, &caller, &headers, query).await?;
+    if said.upload.is_some() {
+        return Err(only(&OF_OTHERS));
+    }
+    let context = Arc::new((app, caller, said.campaign_id));
+    let answer = move |chunk| {
+        let context = Arc::clone(&context);
+        async move {
+            let (app, caller, campaign) = &*context;
+            answer(app, caller, *campaign, chunk).await
+        }
+    };
+    incoming.stream(body, false, None, answer).await
+}
+
+/// Stores the receipts of a chunk.
+async fn answer(
+    app: &SharedApp,
+    caller: &Caller,
+    campaign: Option<CampaignId>,
+    chunk: RawChunk,
+) -> Answer {
+    // The request has paid for its first row.
+    let paid = usize::from(chunk.first_index == 0);
+    pay(caller, chunk.rows.len().saturating_sub(paid)).await;
+    let rows = chunk.rows.iter();
+    let rows = rows.map(|row| row.members(&chunk.names, app.body_limit_bytes));
+    let read: Vec<(Option<String>, Result<DeliveryReceipt, Problem>)> = rows
+        .map(|row| {
+            let members = row.as_ref().ok();
+            let external_id = members.and_then(|it| it.get("externalId")?.as_str());
+            let external_id = external_id.map(str::to_owned);
+            (external_id, row.and_then(|row| read(app, campaign, row)))
+        })
+        .collect();
+    let receipts = read.iter().filter_map(|(_, receipt)| receipt.as_ref().ok());
+    let receipts: Vec<DeliveryReceipt> = receipts.cloned().collect();
+    let stored = match receipts.is_empty() {
+        true => Ok(Vec::new()),
+        false => app.store.keep_receipts(receipts, own_ids(caller)).await,
+    };
+    let mut stored = stored.map_err(Problem::from).map(Vec::into_iter);
+    let mut results = Vec::with_capacity(read.len() + 1);
+    let (mut counts, mut accepted) = (Counts::default(), 0);
+    for ((external_id, receipt), index) in read.into_iter().zip(chunk.first_index..) {
+        let outcome = receipt.and_then(|receipt| match &mut stored {
+            Ok(outcomes) => match outcomes.next() {
+                Some(ReceiptOutcome::Stored) => Ok(201),
+                Some(ReceiptOutcome::Unchanged) => Ok(200),
+                Some(ReceiptOutcome::Unknown) => Err(unknown(&receipt.of)),
+                None => Err(Problem::internal()),
+            },
+            Err(problem) => Err(problem.clone()),
+        });
+        let (status, problem) = match outcome {
+            Ok(status) => (status, None),
+            Err(problem) => {
+                let (status, text) = problem.to_json();
+                (status.as_u16(), RawValue::from_string(text).ok())
+            }
+        };
+        counts.count(status);
+        accepted += u64::from(status < 400);
+        results.push(to_line(&ReceiptResult {
+            index,
+            external_id,
+            status,
+            problem,
+        }));
+    }
+    app.visit_counters
+        .receipts
+        .fetch_add(accepted, Ordering::Relaxed);
+    if let Some(BrokenBody(reason)) = chunk.broken {
+        let problem = Problem::malformed(format!("The body {reason}."));
+        let index = chunk.first_index + chunk.rows.len() as u64;
+        results.push(result_of_problem(Some(index), &problem));
+    }
+    Answer { results, counts }
+}
+
+fn unknown(of: &ReceiptOf) -> Problem {
+    Problem::not_found(match of {
+        ReceiptOf::Code(code) => format!("There is no link with the code {code}."),
+        ReceiptOf::Recipient(campaign, external_id) => {
+            format!("Campaign {campaign} has no link with the externalId {external_id:?}.")
+        }
+    })
+}
+
+/// Reads a row; `campaign` is that of external ids without one.
+fn read(
+    app: &SharedApp,
+    of_all: Option<CampaignId>,
+    members: Map<String, Value>,
+) -> Result<DeliveryReceipt, Problem> {
+    let mut fields = Fields::new(members);
+    let given = receipt::Receipt::read(&mut fields, Usage::New);
+    let now = app.clock.now();
+    let at = given.at.unwrap_or(now);
+    if at > now + MAX_AHEAD {
+        let most = MAX_AHEAD.as_secs();
+        let detail = format!(
+            "is {at}, and may be at most {most} seconds after the clock of the service: {now}"
+        );
+        fields.refuse("at", detail);
+    }
+    let status = fields.required("status", given.status);
+    let code = given.short_code.and_then(|text| {
+        let code = text.parse().map_err(|_error| "must be the code of a link");
+        fields.checked("shortCode", code)
+    });
+    let campaign = given.campaign_id.and_then(|text| {
+        let id = text
+            .parse()
+            .map_err(|_error| "must be the id of a campaign");
+        fields.checked("campaignId", id)
+    });
+    let of = match (code, given.external_id) {
+        (Some(_), Some(_)) => {
+            fields.refuse("externalId", "cannot be combined with shortCode");
+            None
+        }
+        (Some(_), None) if campaign.is_some() => {
+            fields.refuse(
+                "campaignId",
+                "is for externalId, and cannot be combined with shortCode",
+            );
+            None
+        }
+        (Some(code), None) => Some(ReceiptOf::Code(code)),
+        (None, Some(external_id)) => fields
+            .required("campaignId", campaign.or(of_all))
+            .map(|campaign| ReceiptOf::Recipient(campaign, external_id)),
+        (None, None) => {
+            if !fields.is_refused("externalId") {
+                fields.require("shortCode");
+            }
+            None
+        }
+    };
+    fields.finish()?;
+    match (of, status) {
+        (Some(of), Some(status)) => Ok(DeliveryReceipt {
+            of,
+            at,
+            status,
+            network: given.network.unwrap_or_default().trim().to_owned(),
+        }),
+        // Each has a fault above.
+        _ => Err(Problem::internal()),
+    }
+}

@@ -1,0 +1,128 @@
+//! Delivery receipts: the last status of each message counts once, in whatever order receipts arrive.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{RngExt, SeedableRng};
+use shortlink_core::campaign::ParameterValues;
+use shortlink_core::link::{Destination, Link};
+use shortlink_core::receipt::{DeliveryReceipt, ReceiptOf, ReceiptOutcome, ReceiptStatus};
+use shortlink_core::testing::{campaign, link, moment};
+use vocabulary::CampaignId;
+
+use crate::testing::*;
+use crate::{Store, in_every_store};
+
+in_every_store! {
+    the_last_status_of_each_message_is_counted_in_any_order,
+    a_deleted_link_has_no_receipt_and_stays_counted,
+}
+
+const LINKS: usize = 12;
+
+async fn members(store: &Store) -> CampaignId {
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    for n in 0..LINKS {
+        let member = Link {
+            destination: Destination::Campaign {
+                id,
+                values: ParameterValues::default(),
+            },
+            external_id: Some(format!("e{n}")),
+            ..link(&format!("m{n}"))
+        };
+        create(store, member).await;
+    }
+    id
+}
+
+fn random_receipt(random: &mut StdRng, id: CampaignId) -> (usize, DeliveryReceipt) {
+    let n = random.random_range(0..LINKS);
+    let of = match random.random_bool(0.5) {
+        true => ReceiptOf::Code(code(&format!("m{n}"))),
+        false => ReceiptOf::Recipient(id, format!("e{n}")),
+    };
+    let after = SignedDuration::from_secs(random.random_range(0..6));
+    let receipt = DeliveryReceipt {
+        of,
+        at: moment("2026-06-01T00:00:00Z") + after,
+        status: *ReceiptStatus::ALL.choose(random).expect("some"),
+        network: (*["", "Alpha", "Beta"].choose(random).expect("some")).to_owned(),
+    };
+    (n, receipt)
+}
+
+type Counts = BTreeMap<(String, ReceiptStatus), u64>;
+
+async fn counted(store: &Store, id: CampaignId) -> Counts {
+    let counts = store.count_receipts(id).await.expect("a store");
+    counts
+        .into_iter()
+        .map(|it| ((it.network, it.status), it.messages))
+        .collect()
+}
+
+async fn the_last_status_of_each_message_is_counted_in_any_order(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = members(store).await;
+    let random = &mut StdRng::seed_from_u64(28);
+    let receipts: Vec<_> = (0..300).map(|_| random_receipt(random, id)).collect();
+    let mut last: BTreeMap<usize, (Timestamp, ReceiptStatus, String)> = BTreeMap::new();
+    for (n, it) in &receipts {
+        let new = (it.at, it.status, it.network.clone());
+        let known = last.entry(*n).or_insert_with(|| new.clone());
+        *known = new.max(known.clone());
+    }
+    let mut expected = Counts::new();
+    for (_, status, network) in last.values() {
+        *expected.entry((network.clone(), *status)).or_default() += 1;
+    }
+    // Several sidecars at once, each with all of them in another order.
+    let others = join_all((0..3).map(|_| fixture.open())).await;
+    let stores = [&fixture.store].into_iter().chain(&others);
+    let done = stores.map(|store| {
+        let mut receipts: Vec<DeliveryReceipt> =
+            receipts.iter().map(|(_, it)| it.clone()).collect();
+        receipts.shuffle(random);
+        async move {
+            for some in receipts.chunks(40) {
+                let outcomes = store.keep_receipts(some.to_vec(), None).await;
+                let outcomes = outcomes.expect("a store");
+                assert_eq!(outcomes.len(), some.len());
+                assert!(!outcomes.contains(&ReceiptOutcome::Unknown));
+            }
+        }
+    });
+    join_all(done).await;
+    assert_eq!(counted(store, id).await, expected);
+    assert_eq!(fixture.count("receipts").await, last.len() as i64);
+    let again: Vec<DeliveryReceipt> = receipts.into_iter().map(|(_, it)| it).collect();
+    let outcomes = store.keep_receipts(again, None).await.expect("a store");
+    assert!(outcomes.iter().all(|it| *it == ReceiptOutcome::Unchanged));
+}
+
+async fn a_deleted_link_has_no_receipt_and_stays_counted(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = members(store).await;
+    let delivered = |of| DeliveryReceipt {
+        of,
+        at: moment(NOW),
+        status: ReceiptStatus::Delivered,
+        network: String::new(),
+    };
+    let known = delivered(ReceiptOf::Code(code("m1")));
+    let outcomes = store.keep_receipts(vec![known.clone()], None).await;
+    assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Stored]);
+    let others = Some(vec!["another key".to_owned()]);
+    let outcomes = store.keep_receipts(vec![known.clone()], others).await;
+    assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Unknown]);
+    let deleted = store.delete_links(vec![(code("m1"), 1)], moment(NOW)).await;
+    assert_eq!(deleted.expect("a store"), 1);
+    assert_eq!(fixture.count("receipts").await, 0);
+    assert_eq!(counted(store, id).await.values().sum::<u64>(), 1);
+    let outcomes = store.keep_receipts(vec![known], None).await;
+    assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Unknown]);
+}

@@ -1,0 +1,123 @@
+//! The links with the most clicks.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use shortlink_core::ports::{LinkClicks, MOST_CLICKED, MostClicked, Recipient, StoreError};
+use vocabulary::{CampaignId, Code};
+
+use super::counts::{LINK, number};
+use super::{ALL, LinkKey};
+use crate::Store;
+use crate::db::Db;
+use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::value::{Row, Value, args};
+
+/// The most clicked links that are compared.
+const MOST_COMPARED: u32 = 1_000_000;
+
+/// The links of a campaign with the most clicks among some.
+const TOP: Sql = sql!(
+    "SELECT compared.",
+    LINK,
+    " AS link, first_at, last_at, visits FROM \
+     (SELECT * FROM link_clicks WHERE campaign_id = $1 LIMIT $2) AS compared \
+     ORDER BY visits DESC, last_at DESC, compared.",
+    LINK,
+    " LIMIT $3"
+);
+
+/// Finds a clicked link behind so many others.
+const MORE: Sql =
+    sql!("SELECT 1 AS more FROM link_clicks WHERE campaign_id = $1 LIMIT 1 OFFSET $2");
+
+/// A clicked link by the value of its key.
+struct Top {
+    link: Link,
+    clicks: LinkClicks,
+}
+
+enum Link {
+    Id(i64),
+    Code(String),
+}
+
+impl Link {
+    fn key(&self) -> LinkKey<'_> {
+        match self {
+            Self::Id(id) => LinkKey::Id(*id),
+            Self::Code(code) => LinkKey::Code(code),
+        }
+    }
+}
+
+impl Store {
+    /// Returns the links of a campaign, or of none, with the most clicks, at most [`MOST_CLICKED`]; `None` if visits are
+    /// in ClickHouse.
+    pub async fn most_clicked(
+        &self,
+        campaign: Option<CampaignId>,
+        most: u32,
+    ) -> Result<Option<MostClicked>, StoreError> {
+        if self.sink.is_some() {
+            return Ok(None);
+        }
+        let args = (campaign, most.min(MOST_CLICKED));
+        let found = self.read("find the links with the most clicks", args, |db, args| {
+            Box::pin(most_clicked(db, *args))
+        });
+        found.await.map(Some)
+    }
+}
+
+async fn most_clicked(
+    db: &mut Db<'_>,
+    (campaign, most): (Option<CampaignId>, u32),
+) -> Result<MostClicked, sqlx::Error> {
+    let campaign = campaign.map_or(Value::from(ALL), Value::from);
+    let values = [campaign.clone(), MOST_COMPARED.into(), most.into()];
+    let top: Vec<Top> = db.all(TOP, &values, read).await?;
+    let values = [campaign, MOST_COMPARED.into()];
+    let more: Option<()> = db.one(MORE, &values, |_row| Ok(())).await?;
+    let by_id = LinkKey::ids(db, top.iter().map(|it| it.link.key())).await?;
+    let clicks: HashMap<LinkKey<'_>, LinkClicks> =
+        top.iter().map(|it| (it.link.key(), it.clicks)).collect();
+    let sql = sql!(
+        "SELECT id, code, created_at, created_by, external_id FROM links WHERE id",
+        IN_NUMBERS
+    );
+    let ids: Vec<i64> = by_id.keys().copied().collect();
+    let mut links: Vec<Recipient> = db
+        .all(sql, args![ids], |row| {
+            Ok(Recipient {
+                code: row.get::<Code>("code")?,
+                created_at: row.get("created_at")?,
+                created_by: row.get("created_by")?,
+                external_id: row.find("external_id")?,
+                clicks: by_id
+                    .get(&row.get("id")?)
+                    .and_then(|key| clicks.get(key).copied()),
+            })
+        })
+        .await?;
+    let order = |it: &Recipient| it.clicks.map(|it| (it.visits, it.last_at));
+    links.sort_by_key(|it| (Reverse(order(it)), it.code.to_string()));
+    Ok(MostClicked {
+        links,
+        is_complete: more.is_none(),
+    })
+}
+
+fn read(row: &Row) -> Result<Top, sqlx::Error> {
+    Ok(Top {
+        link: match row {
+            Row::Sqlite(_) => Link::Id(row.get("link")?),
+            Row::Postgres(_) => Link::Code(row.get("link")?),
+        },
+        clicks: LinkClicks {
+            first_at: row.get("first_at")?,
+            last_at: row.get("last_at")?,
+            visits: number(row, "visits")?,
+        },
+    })
+}
