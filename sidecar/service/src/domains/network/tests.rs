@@ -130,12 +130,13 @@ fn campaigns(random: &mut StdRng) -> Traffic {
         for (network, part) in NETWORKS.iter().enumerate() {
             let start = start + if one_by_one { network * lasts } else { 0 };
             let (mut waiting_soon, mut waiting_late) = (0.0, 0.0);
-            for minute in start..MONTH.min(start + 2 * DAY) {
+            let rates = &mut rates[domain][network];
+            for (minute, rate) in rates.iter_mut().enumerate().skip(start).take(2 * DAY) {
                 if minute < start + lasts {
                     waiting_soon += 0.7 * clicks * part;
                     waiting_late += 0.3 * clicks * part;
                 }
-                rates[domain][network][minute] += waiting_soon / soon + waiting_late / late;
+                *rate += waiting_soon / soon + waiting_late / late;
                 waiting_soon -= waiting_soon / soon;
                 waiting_late -= waiting_late / late;
             }
@@ -174,7 +175,8 @@ fn outages(random: &mut StdRng) -> Traffic {
 
 #[test]
 fn months_of_ordinary_traffic_have_less_than_an_alarm_each() {
-    let shapes: [(&str, fn(&mut StdRng) -> Traffic); 4] = [
+    type Shape = fn(&mut StdRng) -> Traffic;
+    let shapes: [(&str, Shape); 4] = [
         ("days", days),
         ("campaigns", campaigns),
         ("restless", restless),

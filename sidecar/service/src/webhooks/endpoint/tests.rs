@@ -49,8 +49,8 @@ fn visit(number: i64, code: &str) -> ExportedVisit {
     }
 }
 
-fn describe(visit: ExportedVisit) -> Option<Box<RawValue>> {
-    RawValue::from_string(visit.visit.number.to_string()).ok()
+fn describe(ExportedVisit { visit, .. }: ExportedVisit) -> Option<Box<RawValue>> {
+    RawValue::from_string(visit.number.to_string()).ok()
 }
 
 fn take(endpoint: &mut Endpoint, visits: &[(i64, &str)]) {
