@@ -143,6 +143,8 @@ fn every_operation_succeeds(mut world: World) {
         json!([{ "conversionId": "o-1", "shortCode": codes[0], "value": "5", "currency": "EUR" }]);
     let path = "/v1/conversions";
     world.ask("POST /v1/conversions", path, Some(&rows), 200);
+    let rows = world.examples("post", "/v1/receipts").remove(0);
+    world.ask("POST /v1/receipts", "/v1/receipts", Some(&rows), 200);
     let key = world.admin.clone();
     let headers = [
         ("Authorization", &*format!("Bearer {key}")),
@@ -191,6 +193,8 @@ fn every_operation_succeeds(mut world: World) {
         "/v1/links?limit=2&state=live",
         "/v1/campaigns?limit=1",
         "/v1/stats?by=domain,browser&limit=3&valueIntervals=true",
+        "/v1/reports/campaigns?by=network,status&limit=2",
+        "/v1/reports/links?limit=1",
         "/v1/domains",
         "/v1/domains/stats?minutes=5",
         "/v1/visits?limit=1",
