@@ -29,6 +29,7 @@ const VISIT: VisitEvent<'static> = VisitEvent {
     accept_language: b"",
     purpose: b"",
     evidence: VisitEvidence::UNKNOWN,
+    click: None,
 };
 
 fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, (usize, u64), bool) {

@@ -4,10 +4,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shortlink_vocabulary::target::{is_servable, with_query};
+use shortlink_vocabulary::target::{
+    is_servable, is_servable_with_click_id, with_click_id, with_click_id_parameter, with_query,
+};
 use shortlink_vocabulary::visit::VisitFrames;
 use shortlink_vocabulary::{
-    CheckKeys, Code, Generation, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
+    CheckKeys, ClickId, Code, Generation, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
 };
 
 /// Returns the authority of a URL that is served.
@@ -53,6 +55,13 @@ fn templates(bytes: &[u8]) {
             assert!(is_servable(&with));
             assert_eq!(authority(&with), authority(text));
         }
+        let with_place = with_click_id_parameter(&target, b"sl_click");
+        if is_servable_with_click_id(&with_place) {
+            let (with, at) = with_click_id(&with_place, ClickId([7; 16])).expect("a place");
+            assert!(is_servable(&with));
+            assert_eq!(ClickId::parse(&with[at..at + 22]), Some(ClickId([7; 16])));
+            assert_eq!(authority(&with), authority(text));
+        }
     }
 }
 
@@ -61,6 +70,11 @@ fuzz_target!(|bytes: &[u8]| {
         let written = record.to_vec();
         assert_eq!(Record::parse(&written), Ok(record));
         match record {
+            Record::Link(link) if link.has_click_id && is_servable_with_click_id(link.target) => {
+                let (with, _) = with_click_id(link.target, ClickId([0xff; 16])).expect("a place");
+                assert!(is_servable(&with));
+                assert_eq!(authority(&with), authority(link.target));
+            }
             Record::Link(link) if is_servable(link.target) => {
                 assert!(link.target.iter().all(u8::is_ascii_graphic));
             }
@@ -76,6 +90,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(generation) = Generation::parse(bytes) {
         assert_eq!(generation.to_vec(), bytes);
+    }
+    if let Some(id) = ClickId::parse(bytes) {
+        assert_eq!(id.to_text(), bytes);
     }
     templates(bytes);
     for visit in VisitFrames::new(bytes).flatten() {

@@ -236,8 +236,11 @@ fn add_variables(conf: &mut Conf) -> Set {
     }
     let index = conf.variable_index(variables::CODE.as_bytes());
     let index = index.ok_or_else(refused)?;
+    let click = conf.variable_index(variables::CLICK.as_bytes());
+    let click = click.ok_or_else(refused)?;
     if let Some(main) = conf.main_mut::<Settings>() {
         main.code_variable = Some(index);
+        main.click_variable = Some(click);
     }
     Ok(())
 }

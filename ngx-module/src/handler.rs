@@ -140,14 +140,18 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
     let source = settled.source;
     let answer = settled.confirmed(request);
     match answer {
-        OwnedAnswer::Redirect { status, target } => {
+        OwnedAnswer::Redirect {
+            status,
+            target,
+            click_at,
+        } => {
             if state.is_limited.get() {
                 worker::count(state.redis, Counter::LimitedRedirect);
             }
             settle(state, Outcome::Redirect, source);
             // SAFETY: the answer was copied for this request, to its pool.
             unsafe {
-                state.set_target(target);
+                state.set_target(target, click_at);
                 respond::redirect(request, status, target)
             }
         }

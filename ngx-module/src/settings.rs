@@ -61,6 +61,8 @@ pub(crate) struct MainConf {
     pub(crate) languages: Vec<Box<[u8]>>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: Option<VariableIndex>,
+    /// The variable with the click id that the fallback has made.
+    pub(crate) click_variable: Option<VariableIndex>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -113,6 +115,7 @@ impl Default for MainConf {
             secured: Vec::new(),
             languages: Vec::new(),
             code_variable: None,
+            click_variable: None,
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),

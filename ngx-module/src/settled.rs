@@ -1,6 +1,6 @@
 //! Answers that no longer live in the edge: what is needed of them was copied for a request.
 
-use resolver::vocabulary::target::{encoded_query, with_query};
+use resolver::vocabulary::target::{encoded_query, with_click_id, with_query};
 use resolver::vocabulary::{BadNews, Code, RedirectStatus};
 use resolver::{Answer, Completion, LookUp, MissReason, Source, Sources, Ticket};
 
@@ -17,6 +17,8 @@ pub(crate) enum OwnedAnswer {
     Redirect {
         status: RedirectStatus,
         target: PoolText,
+        /// The place of the click id in the target; 0 without one.
+        click_at: u16,
     },
     Gone,
     Unknown,
@@ -39,22 +41,60 @@ impl OwnedAnswer {
             Answer::Redirect {
                 status,
                 forwards_query,
+                has_click_id,
                 target,
             } => {
-                let copied = if forwards_query && !request.query().is_empty() {
-                    let mut space = Vec::new();
-                    let query = encoded_query(request.query(), &mut space);
-                    // A target that can't be served with the query is served without it.
-                    let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
-                    request.pool().copy(&pieces)
-                } else {
-                    request.pool().copy(&[target])
-                };
-                match copied {
-                    Some(target) => Self::Redirect { status, target },
-                    None => Self::NoMemory,
+                if has_click_id {
+                    return Self::with_click_id(status, forwards_query, target, request);
                 }
+                Self::redirect(status, forwards_query, target, 0, request)
             }
+        }
+    }
+
+    /// Copies a redirect whose target gets an id that no other request gets.
+    #[cold]
+    fn with_click_id(
+        status: RedirectStatus,
+        forwards_query: bool,
+        target: &[u8],
+        request: &Request,
+    ) -> Self {
+        let made = worker::click_id().and_then(|id| with_click_id(target, id));
+        match made {
+            // A target has less than 64 KiB.
+            Some((target, at)) => {
+                Self::redirect(status, forwards_query, &target, at as u16, request)
+            }
+            // Without random numbers, the fallback makes the id.
+            None => Self::Miss(MissReason::Unreadable),
+        }
+    }
+
+    #[inline]
+    fn redirect(
+        status: RedirectStatus,
+        forwards_query: bool,
+        target: &[u8],
+        click_at: u16,
+        request: &Request,
+    ) -> Self {
+        let copied = if forwards_query && !request.query().is_empty() {
+            let mut space = Vec::new();
+            let query = encoded_query(request.query(), &mut space);
+            // A target that can't be served with the query is served without it.
+            let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
+            request.pool().copy(&pieces)
+        } else {
+            request.pool().copy(&[target])
+        };
+        match copied {
+            Some(target) => Self::Redirect {
+                status,
+                target,
+                click_at,
+            },
+            None => Self::NoMemory,
         }
     }
 }

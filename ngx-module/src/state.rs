@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use resolver::fallback::Ending;
-use resolver::vocabulary::{BadNews, Code};
+use resolver::vocabulary::{BadNews, CLICK_ID_LENGTH, ClickId, Code};
 use resolver::{Outcome, PathCode, Source, Ticket};
 
 use crate::nginx::pool::PoolText;
@@ -33,6 +33,8 @@ pub(crate) struct RequestState {
     pub(crate) code: Option<Code>,
     /// The target that was answered, in the request's pool.
     target: Cell<PoolText>,
+    /// The place of the click id in it; 0 without one.
+    click_at: Cell<u16>,
     /// The place in the waiting queue, while there is one.
     pub(crate) ticket: Cell<Option<Ticket>>,
     /// True if the client's address was over its limit of misses when the request came.
@@ -65,6 +67,7 @@ impl RequestState {
             miss_limit: conf.and_then(|conf| conf.miss_limit).unwrap_or_default(),
             code: path_code.map(|found| found.code),
             target: Cell::new(PoolText::EMPTY),
+            click_at: Cell::new(0),
             ticket: Cell::new(None),
             is_limited: Cell::new(false),
             is_charged: Cell::new(false),
@@ -89,13 +92,21 @@ impl RequestState {
         unsafe { self.target.get().bytes() }
     }
 
-    /// Keeps the target that is answered.
+    /// The click id in the target that was answered.
+    pub(crate) fn click_id(&self) -> Option<ClickId> {
+        let at = usize::from(self.click_at.get());
+        let text = self.target().get(at..at + CLICK_ID_LENGTH);
+        text.filter(|_| at > 0).and_then(ClickId::parse)
+    }
+
+    /// Keeps the target that is answered, with the place of the click id in it, 0 without one.
     ///
     /// # Safety
     /// The text must be in the pool of this state's request.
     #[inline]
-    pub(crate) unsafe fn set_target(&self, target: PoolText) {
+    pub(crate) unsafe fn set_target(&self, target: PoolText, click_at: u16) {
         self.target.set(target);
+        self.click_at.set(click_at);
     }
 
     /// Notes that the request does not wait for the fallback any more, if it did; `status` is that of the answer.

@@ -73,6 +73,9 @@ const VARIABLES: [(&str, Shown); 12] = [
 /// The name of the variable with the code that is looked up.
 pub(crate) const CODE: &str = "shortlink_code";
 
+/// The name of nginx' variable with the click id of an answer of the fallback.
+pub(crate) const CLICK: &str = "upstream_http_x_shortlink_click";
+
 /// The variables: the name, whether a request may set it, and the number for [`get`].
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, bool, usize)> {
     let row = |(name, shown): (&'static str, Shown)| (name, shown.is_settable(), shown as usize);

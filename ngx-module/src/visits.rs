@@ -4,6 +4,7 @@
 //! visit in memory; the connection's output gets a batch when it is full, at the end of an
 //! iteration of nginx' loop with whatever else leaves.
 
+use resolver::vocabulary::ClickId;
 use resolver::vocabulary::address::AddressText;
 use resolver::vocabulary::visit::evidence::{self, Protocol, VisitEvidence};
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
@@ -13,7 +14,7 @@ use crate::headers::Headers;
 use crate::nginx::process::unix_milliseconds;
 use crate::nginx::request::{Method, Request, Version};
 use crate::nginx::status::Status;
-use crate::settings::{Recording, VisitAddress};
+use crate::settings::{Recording, Settings, VisitAddress};
 use crate::state::RequestState;
 use crate::worker;
 
@@ -51,6 +52,15 @@ fn is_recorded(request: &Request, state: &RequestState) -> bool {
         Recording::All => true,
         Recording::If(variable) => request.is_true(variable),
     }
+}
+
+/// The click id that the target got: from this worker, or from the fallback, which names it in a header.
+fn click_id(request: &Request, state: &RequestState) -> Option<ClickId> {
+    if state.source.get() != Source::Fallback {
+        return state.click_id();
+    }
+    let variable = request.main_settings::<Settings>()?.click_variable?;
+    ClickId::parse(request.variable(variable)?)
 }
 
 fn record(request: &Request, state: &RequestState, status: u16) {
@@ -102,6 +112,7 @@ fn record(request: &Request, state: &RequestState, status: u16) {
         accept_language: headers.accept_language.unwrap_or_default(),
         purpose: headers.announced_purpose(),
         evidence,
+        click: click_id(request, state),
     };
     worker::with(state.redis, |backend| backend.record_visit(event));
 }

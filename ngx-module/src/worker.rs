@@ -11,11 +11,12 @@ pub(crate) mod visits;
 
 use resolver::counters::Counter;
 use resolver::fallback::Ending;
-use resolver::vocabulary::BadNews;
+use resolver::vocabulary::{BadNews, ClickId, ClickIds};
 use resolver::{Outcome, Source, Ticket};
 
 use crate::nginx::module::Cycle;
 use crate::nginx::process::{self, Local};
+use crate::nginx::shared;
 use crate::settings::Settings;
 use crate::settings::redis::RedisNumber;
 use crate::worker::backend::Backend;
@@ -37,6 +38,14 @@ pub(crate) struct Wait {
 
 /// The worker's own; none in the master.
 static BACKENDS: Local<Backends> = Local::new();
+
+/// The maker of click ids. It is apart from the backends, which are lent while answers are copied.
+static CLICK_IDS: Local<ClickIds> = Local::new();
+
+/// An id for a click, which no other has; `None` if the system has no random numbers.
+pub(crate) fn click_id() -> Option<ClickId> {
+    CLICK_IDS.with(ClickIds::make)
+}
 
 /// Lends what the worker has for a Redis to `work`; `None` where there is none. `work` may not call anything that can
 /// come back here: no call that finishes a request or hands it on, or opens a connection. Allocating, posting events,
@@ -126,6 +135,13 @@ pub(crate) fn start(cycle: &Cycle, callbacks: Callbacks) -> usize {
         })
         .collect();
     BACKENDS.set(backends);
+    if let (Some(first), Some(second)) = (shared::secret(), shared::secret()) {
+        let keys = [first, second].map(|[low, high]| {
+            let key = u128::from(high) << 64 | u128::from(low);
+            key.to_le_bytes()
+        });
+        CLICK_IDS.set(ClickIds::new(keys));
+    }
     main.redis.len()
 }
 

@@ -155,6 +155,8 @@ const UNREADABLE: u8 = 11;
 const CAMPAIGN_LINK: u8 = 12;
 /// Not valid before a time, and of no use from then on.
 const EARLY: u8 = 13;
+/// Added to the kind of a redirect whose target gets the id of a click.
+const CLICK_ID: u8 = 16;
 /// Added to the kind of what was read from the replica.
 const OF_REPLICA: u8 = 0x80;
 const REDIRECTS: [RedirectStatus; 4] = [
@@ -249,12 +251,19 @@ impl Cache {
             EARLY => Answer::NotYet,
             _ if is_over(entry.until, now.unix) => Answer::Gone,
             ABSENT => Answer::Miss(MissReason::Absent),
+            CLICK_ID.. => self.redirect(entry, entry.kind - CLICK_ID, true),
             UNREADABLE.. => Answer::Miss(MissReason::Unreadable),
-            kind => Answer::Redirect {
-                status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
-                forwards_query: kind >= FORWARDS_QUERY,
-                target: self.ring.body(entry.number),
-            },
+            kind => self.redirect(entry, kind, false),
+        }
+    }
+
+    #[inline]
+    fn redirect(&self, entry: Entry, kind: u8, has_click_id: bool) -> Answer<'_> {
+        Answer::Redirect {
+            status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
+            forwards_query: kind >= FORWARDS_QUERY,
+            has_click_id,
+            target: self.ring.body(entry.number),
         }
     }
 
@@ -293,11 +302,16 @@ impl Cache {
             Ruling::Answer(Answer::Redirect {
                 status,
                 forwards_query,
+                has_click_id,
                 target,
             }) => {
                 let kind = REDIRECTS.iter().position(|known| *known == status);
                 let query = if forwards_query { FORWARDS_QUERY } else { 0 };
-                (kind.unwrap_or_default() as u8 + query, [target, &[]])
+                let click = if has_click_id { CLICK_ID } else { 0 };
+                (
+                    kind.unwrap_or_default() as u8 + query + click,
+                    [target, &[]],
+                )
             }
             Ruling::Answer(Answer::Gone) => (GONE, [&[]; 2]),
             Ruling::Answer(Answer::NotYet) => (EARLY, [&[]; 2]),

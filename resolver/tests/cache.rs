@@ -35,6 +35,7 @@ fn redirect(target: &str) -> Answer<'_> {
     Answer::Redirect {
         status: RedirectStatus::Found,
         forwards_query: false,
+        has_click_id: false,
         target: target.as_bytes(),
     }
 }
@@ -144,6 +145,7 @@ proptest! {
                                 RedirectStatus::PermanentRedirect,
                             ][usize::from(kind % 4)],
                             forwards_query: length % 2 == 0,
+                            has_click_id: length % 5 == 0,
                             target: target.as_bytes(),
                         }),
                     };

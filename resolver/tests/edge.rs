@@ -186,6 +186,7 @@ fn show(answer: Answer<'_>) -> String {
         Answer::Redirect {
             status: RedirectStatus::Found,
             forwards_query: false,
+            has_click_id: false,
             target,
         } => String::from_utf8_lossy(target).into_owned(),
         other => format!("{other:?}"),

@@ -43,6 +43,7 @@ fn event(agent: &[u8]) -> VisitEvent<'_> {
         accept_language: b"de",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     }
 }
 

@@ -93,6 +93,7 @@ fn visit(edge: &mut Edge<usize>, now: u64) -> Recorded {
         accept_language: b"",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     edge.record_visit(event, at(now))
 }

@@ -117,6 +117,7 @@ pub fn put_of<'c>(
             accept_language: b"",
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
+            click: None,
         };
         event.write(&mut frames);
     }

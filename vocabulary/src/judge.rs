@@ -25,6 +25,8 @@ pub enum Answer<T> {
         status: RedirectStatus,
         /// Appends the visitor's query to the target.
         forwards_query: bool,
+        /// The target has a place for the id of a click.
+        has_click_id: bool,
         /// The target, which may be served; of a campaign, its template.
         target: T,
     },
@@ -79,10 +81,12 @@ impl<T> Answer<T> {
             Self::Redirect {
                 status,
                 forwards_query,
+                has_click_id,
                 target,
             } => Answer::Redirect {
                 status,
                 forwards_query,
+                has_click_id,
                 target: replace(target),
             },
             Self::Gone => Answer::Gone,
@@ -187,7 +191,11 @@ impl<'a> Judgement<Ruling<'a>> {
     pub fn of_link(found: Found<'a>, now: u64) -> Self {
         match found {
             Ok(Record::Link(link)) => {
-                Judgement::of_target(link, now, target::is_servable).convert()
+                let is_valid: fn(&[u8]) -> bool = match link.has_click_id {
+                    false => target::is_servable,
+                    true => target::is_servable_with_click_id,
+                };
+                Judgement::of_target(link, now, is_valid).convert()
             }
             Ok(Record::CampaignLink(link)) => Self::at(link.validity, now, || Ruling::Campaign {
                 campaign: link.campaign,
@@ -207,7 +215,10 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
     pub fn of_campaign(found: Found<'a>, now: u64) -> Self {
         match found {
             Ok(Record::Link(campaign)) => {
-                Self::of_target(campaign, now, |target| Template::parse(target).is_ok())
+                Self::of_target(campaign, now, |target| match campaign.has_click_id {
+                    false => Template::parse(target).is_ok(),
+                    true => Template::parse_with_click_id(target).is_ok(),
+                })
             }
             Ok(Record::CampaignLink(_)) => Self::for_ever(Answer::Miss(MissReason::Unreadable)),
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
@@ -224,6 +235,7 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
         let redirect = Self::at(link.validity, now, || Answer::Redirect {
             status: link.status,
             forwards_query: link.forwards_query,
+            has_click_id: link.has_click_id,
             target: link.target,
         });
         if matches!(redirect.ruling, Answer::Redirect { .. }) && !is_valid(link.target) {
@@ -271,11 +283,20 @@ pub fn expand(
 ) -> Answer<()> {
     match campaign {
         Answer::Redirect {
-            target: template, ..
-        } => match Template::from_checked(template).expand(code, parameters, target) {
-            Ok(()) => campaign.map(|_template| ()),
-            Err(error) => Answer::Miss(MissReason::Unexpandable(error)),
-        },
+            has_click_id,
+            target: template,
+            ..
+        } => {
+            let template = Template::from_checked(template);
+            let expanded = match has_click_id {
+                false => template.expand(code, parameters, target),
+                true => template.expand_with_click_id(code, parameters, target),
+            };
+            match expanded {
+                Ok(()) => campaign.map(|_template| ()),
+                Err(error) => Answer::Miss(MissReason::Unexpandable(error)),
+            }
+        }
         // The link exists, so it must not be taken for an unknown one.
         Answer::Miss(MissReason::Absent) => Answer::Miss(MissReason::Unreadable),
         other => other.map(|_template| ()),
@@ -324,6 +345,7 @@ mod tests {
         let redirect = |status, target: &'static str| Answer::Redirect {
             status,
             forwards_query: false,
+            has_click_id: false,
             target: target.as_bytes(),
         };
         check(
@@ -358,9 +380,17 @@ mod tests {
         let query = Answer::Redirect {
             status: RedirectStatus::PermanentRedirect,
             forwards_query: true,
+            has_click_id: false,
             target: &b"https://e.com/"[..],
         };
         check("1 308q 1 0 https://e.com/", query);
+        let click = Answer::Redirect {
+            status: RedirectStatus::Found,
+            forwards_query: true,
+            has_click_id: true,
+            target: &b"https://e.com/?c= "[..],
+        };
+        check("1 302kq 1 0 https://e.com/?c= ", click);
     }
 
     #[test]
@@ -390,6 +420,7 @@ mod tests {
         let redirect = |target: &'static str| Answer::Redirect {
             status: RedirectStatus::Found,
             forwards_query: false,
+            has_click_id: false,
             target: target.as_bytes(),
         };
         check_campaign(
@@ -443,6 +474,10 @@ mod tests {
             "1 302 1 0 https://e.com/ x",
             "1 302 1 0 https://e.com/\u{e9}",
             "1 302 1 0 HTTPS://e.com/",
+            "1 302k 1 0 https://e.com/?c=",
+            "1 302k 1 0 https://e.com ",
+            "1 301k 1 0 https://e.com/?c= ",
+            "1 302qk 1 0 https://e.com/?c= ",
         ] {
             check(value, Answer::Miss(MissReason::Unreadable));
         }

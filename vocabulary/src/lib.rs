@@ -9,6 +9,7 @@
 //! - [`state`]: the states of links and campaigns, and their order of precedence.
 //! - [`target`]: the condition for a target to be put into a `Location` header.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
+//! - [`click`]: the ids of clicks, which targets get if their record says so.
 //! - [`domains`]: the short domains, in `domains.conf` and as nginx announces them to the sidecar.
 //! - [`visit`]: one followed link, as the edge reports it; [`address`]: what stays of its client's
 //!   address.
@@ -26,6 +27,7 @@ pub mod address;
 pub mod alphabet;
 pub mod campaign;
 pub mod check;
+pub mod click;
 pub mod code;
 pub mod domains;
 pub mod generation;
@@ -45,6 +47,7 @@ pub mod visit;
 pub use alphabet::Alphabet;
 pub use campaign::{CampaignId, CampaignIdError};
 pub use check::{Check, CheckKey, CheckKeys, CheckKeysError};
+pub use click::{CLICK_ID_LENGTH, ClickId, ClickIds};
 pub use code::{BodyLengths, Code, CodeError, CodeRules, MAX_CODE_LENGTH, Verdict};
 pub use generation::Generation;
 pub use judge::{Answer, BadNews, Found, Judgement, MissReason, Ruling};

@@ -6,6 +6,7 @@
 //! ```text
 //! 1 302 7 0 https://example.com/a?b=c     a link: version, kind, revision, validity, target
 //! 1 302q 7 0 https://example.com/         the same, and the visitor's query is passed on
+//! 1 302k 7 0 https://example.com/?c= #f   the same, and a click id goes to where the space is
 //! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
 //! 1 410 8                                 a link that was revoked, or is paused
 //! 1 404 3                                 an unknown code (negative; expires in Redis)
@@ -15,7 +16,8 @@
 //!
 //! - **version**: `1`. A record of another version is a miss for its reader, never a guess.
 //! - **kind**: the redirect status of a live link (301, 302, 307, 308), with a `q` when the
-//!   visitor's query is appended to the target; or 410, or 404; or `C` with the
+//!   visitor's query is appended to the target, or a `k` or `kq` when the target has a place for
+//!   the [id of the click](crate::click) (only 302 and 307); or 410, or 404; or `C` with the
 //!   [id](crate::campaign) of the campaign that the link belongs to. A kind that a reader does not
 //!   know is a miss too.
 //! - **revision**: grows with every change of the link in SQL. Version, kind and revision stay
@@ -27,7 +29,8 @@
 //! - **validity**: from when and until when the link redirects ([`crate::validity`]). Before, it is
 //!   answered like an unknown code, afterwards with 410. The key itself does not expire with the
 //!   link: an expired link must stay distinct from an unknown one.
-//! - **target**: the rest, as it goes into the `Location` header ([`crate::target`]).
+//! - **target**: the rest, as it goes into the `Location` header ([`crate::target`]); of the kinds
+//!   with `k`, one space in its query or fragment is the place of the click id.
 //! - **parameters**: the rest, what the campaign's template is filled with
 //!   ([`crate::parameters`]); it may be empty.
 //!
@@ -59,7 +62,7 @@ pub const COMPACT_REVISION: u64 = 1;
 
 /// The most bytes that a record of this version has.
 pub const MAX_RECORD_LENGTH: usize =
-    "1 302q 9007199254740991  ".len() + Validity::LONGEST + target::MAX_TARGET_LENGTH;
+    "1 302kq 9007199254740991  ".len() + Validity::LONGEST + target::MAX_TARGET_LENGTH;
 
 /// Status of a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +103,15 @@ impl RedirectStatus {
         }
     }
 
+    /// The status that no client caches, with the same treatment of the method.
+    pub fn temporary(self) -> Self {
+        match self {
+            Self::MovedPermanently => Self::Found,
+            Self::PermanentRedirect => Self::TemporaryRedirect,
+            temporary => temporary,
+        }
+    }
+
     /// Reports whether a client may cache the answer and skip the short link next time.
     pub fn is_permanent(self) -> bool {
         matches!(self, Self::MovedPermanently | Self::PermanentRedirect)
@@ -133,6 +145,8 @@ pub struct LinkRecord<'a> {
     pub status: RedirectStatus,
     /// Appends the visitor's query to the target.
     pub forwards_query: bool,
+    /// The target has a place for the id of a click. The redirect is not permanent: one id would be repeated.
+    pub has_click_id: bool,
     /// The link's revision, at most [`MAX_REVISION`].
     pub revision: u64,
     /// Period in which it redirects.
@@ -196,8 +210,31 @@ impl<'a> Record<'a> {
                     parameters: Parameters::parse(rest).ok_or(RecordError::Malformed)?,
                 }));
             }
+            _ => return Self::parse_with_click_id(kind, rest),
+        };
+        Self::parse_link(status, forwards_query, false, rest)
+    }
+
+    /// Reads the record of a link whose target gets the id of a click.
+    #[cold]
+    fn parse_with_click_id(kind: &[u8], rest: &'a [u8]) -> Result<Self, RecordError> {
+        let (status, forwards_query) = match kind {
+            b"302k" => (RedirectStatus::Found, false),
+            b"307k" => (RedirectStatus::TemporaryRedirect, false),
+            b"302kq" => (RedirectStatus::Found, true),
+            b"307kq" => (RedirectStatus::TemporaryRedirect, true),
             _ => return Err(RecordError::Kind),
         };
+        Self::parse_link(status, forwards_query, true, rest)
+    }
+
+    #[inline]
+    fn parse_link(
+        status: RedirectStatus,
+        forwards_query: bool,
+        has_click_id: bool,
+        rest: &'a [u8],
+    ) -> Result<Self, RecordError> {
         let (revision, validity, target) = times(rest).ok_or(RecordError::Malformed)?;
         if target.is_empty() {
             return Err(RecordError::Malformed);
@@ -205,6 +242,7 @@ impl<'a> Record<'a> {
         Ok(Self::Link(LinkRecord {
             status,
             forwards_query,
+            has_click_id,
             revision,
             validity,
             target,
@@ -234,6 +272,9 @@ impl<'a> Record<'a> {
             Self::Link(link) => {
                 out.extend_from_slice(b"1 ");
                 push_decimal(out, link.status.code().into());
+                if link.has_click_id {
+                    out.push(b'k');
+                }
                 if link.forwards_query {
                     out.push(b'q');
                 }

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::click::{CLICK_ID_LENGTH, ClickId};
+
 /// The most bytes that a target has.
 pub const MAX_TARGET_LENGTH: usize = 8192;
 
@@ -24,6 +26,58 @@ pub fn is_servable(target: &[u8]) -> bool {
         // An empty authority: browsers would take what follows for the host.
         && !matches!(rest.first(), None | Some(b'/' | b'\\' | b'?' | b'#'))
         && rest.iter().all(|byte| matches!(byte, 0x21..=0x7e))
+}
+
+/// The byte that stands where a target gets the id of a click. No target that may be served has it.
+const CLICK_ID_PLACE: u8 = b' ';
+
+/// As [`is_servable`] for a target that gets the id of a click: it has one place for that, in its query or its fragment,
+/// and is not too long with it.
+pub fn is_servable_with_click_id(target: &[u8]) -> bool {
+    let Some((head, tail)) = split_at_click_id(target) else {
+        return false;
+    };
+    // Behind the host, whatever the id is.
+    is_servable(head)
+        && head.contains(&b'?')
+        && tail.iter().all(|byte| matches!(byte, 0x21..=0x7e))
+        && head.len() + CLICK_ID_LENGTH + tail.len() <= MAX_TARGET_LENGTH
+}
+
+fn split_at_click_id(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let place = target.iter().position(|&byte| byte == CLICK_ID_PLACE)?;
+    Some((&target[..place], &target[place + 1..]))
+}
+
+/// Appends a parameter for the id of a click to a target's query, before its fragment, and a place for the id.
+pub fn with_click_id_parameter(target: &[u8], name: &[u8]) -> Vec<u8> {
+    let fragment = target.iter().position(|&byte| byte == b'#');
+    let (head, fragment) = target.split_at(fragment.unwrap_or(target.len()));
+    [
+        head,
+        separator(head),
+        name,
+        b"=",
+        &[CLICK_ID_PLACE],
+        fragment,
+    ]
+    .concat()
+}
+
+/// Puts the id of a click into its place. Returns the target, and where in it the id begins; `None` if the target has no
+/// place for it.
+pub fn with_click_id(target: &[u8], id: ClickId) -> Option<(Vec<u8>, usize)> {
+    let (head, tail) = split_at_click_id(target)?;
+    Some(([head, &id.to_text(), tail].concat(), head.len()))
+}
+
+/// The text between a target without its fragment and what its query gets.
+fn separator(head: &[u8]) -> &'static [u8] {
+    match (head.contains(&b'?'), head.last()) {
+        (false, _) => b"?",
+        (true, Some(b'?' | b'&')) => b"",
+        (true, _) => b"&",
+    }
 }
 
 /// A visitor's query as a browser would write it, by the URL standard: what can't stand in a
@@ -58,11 +112,7 @@ pub fn encoded_query<'a>(query: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
 pub fn with_query<'a>(target: &'a [u8], query: &'a [u8]) -> Option<[&'a [u8]; 4]> {
     let fragment = target.iter().position(|&byte| byte == b'#');
     let (head, fragment) = target.split_at(fragment.unwrap_or(target.len()));
-    let separator: &[u8] = match (head.contains(&b'?'), head.last()) {
-        (false, _) => b"?",
-        (true, Some(b'?' | b'&')) => b"",
-        (true, _) => b"&",
-    };
+    let separator = separator(head);
     let length = target.len() + separator.len() + query.len();
     // A number sign would end the query and begin another fragment.
     let is_clean = |byte: &u8| matches!(byte, 0x21..=0x7e) && *byte != b'#';
@@ -113,6 +163,44 @@ mod tests {
         let encoded = encoded_query(&every, &mut room);
         let pieces = with_query(b"https://e.com/", encoded).expect("it can be served");
         assert!(is_servable(&pieces.concat()));
+    }
+
+    #[test]
+    fn a_click_id_stands_in_the_query_and_before_the_fragment() {
+        let id = ClickId([7; 16]);
+        let text = "BwcHBwcHBwcHBwcHBwcHBw";
+        for (target, with) in [
+            ("https://e.com", "https://e.com?c=ID"),
+            ("https://e.com/p?x", "https://e.com/p?x&c=ID"),
+            ("https://e.com/p?x&#f", "https://e.com/p?x&c=ID#f"),
+            ("https://e.com/p#f?x", "https://e.com/p?c=ID#f?x"),
+        ] {
+            let place = with_click_id_parameter(target.as_bytes(), b"c");
+            assert!(is_servable_with_click_id(&place), "{target}");
+            assert!(!is_servable(&place), "{target}");
+            let (made, at) = with_click_id(&place, id).expect("a place");
+            assert_eq!(made, with.replace("ID", text).as_bytes());
+            assert_eq!(&made[at..at + CLICK_ID_LENGTH], text.as_bytes());
+            assert!(is_servable(&made));
+            // The visitor's query comes behind it.
+            let pieces = with_query(&made, b"a=b").expect("a target");
+            let forwarded = with.replace("ID", &format!("{text}&a=b"));
+            assert_eq!(pieces.concat(), forwarded.as_bytes());
+        }
+        for target in [
+            "https://e.com/?c=",
+            "https://e.com ",
+            "https://e.com/ ?c=",
+            "https://e.com/?c= &d= ",
+            "https://e.com/?c= \n",
+            "javascript:?c= ",
+        ] {
+            assert!(!is_servable_with_click_id(target.as_bytes()), "{target}");
+        }
+        let room = MAX_TARGET_LENGTH - "https://e.com/?c=".len() - CLICK_ID_LENGTH;
+        let of_length = |length| format!("https://e.com/{}?c= ", "a".repeat(length));
+        assert!(is_servable_with_click_id(of_length(room).as_bytes()));
+        assert!(!is_servable_with_click_id(of_length(room + 1).as_bytes()));
     }
 
     #[test]

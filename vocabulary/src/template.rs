@@ -15,7 +15,7 @@ use core::fmt;
 use crate::code::Code;
 use crate::number::parse_decimal;
 use crate::parameters::{MAX_PARAMETERS, Parameters};
-use crate::target::{MAX_TARGET_LENGTH, is_servable};
+use crate::target::{MAX_TARGET_LENGTH, is_servable, is_servable_with_click_id};
 
 /// Meaning of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,19 @@ impl<'a> Template<'a> {
     /// Fails if it could not be served even without its places, has a place before the end of the
     /// authority, or a brace that belongs to no place.
     pub fn parse(text: &'a [u8]) -> Result<Self, TemplateError> {
-        if !is_servable(text) {
+        Self::parse_if(is_servable(text), text)
+    }
+
+    /// Reads a template of targets that get the ids of clicks.
+    ///
+    /// # Errors
+    /// As [`Template::parse`]; also without a place for the id.
+    pub fn parse_with_click_id(text: &'a [u8]) -> Result<Self, TemplateError> {
+        Self::parse_if(is_servable_with_click_id(text), text)
+    }
+
+    fn parse_if(is_servable: bool, text: &'a [u8]) -> Result<Self, TemplateError> {
+        if !is_servable {
             return Err(TemplateError::Target);
         }
         let template = Self(text);
@@ -101,6 +113,30 @@ impl<'a> Template<'a> {
     /// served; the content of `out` is then undefined.
     pub fn expand(
         self,
+        code: &Code,
+        parameters: Parameters<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExpandError> {
+        self.expand_if(is_servable, code, parameters, out)
+    }
+
+    /// As [`Template::expand`] for a target that gets the id of a click.
+    ///
+    /// # Errors
+    /// As [`Template::expand`].
+    pub fn expand_with_click_id(
+        self,
+        code: &Code,
+        parameters: Parameters<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExpandError> {
+        self.expand_if(is_servable_with_click_id, code, parameters, out)
+    }
+
+    #[inline]
+    fn expand_if(
+        self,
+        is_servable: impl FnOnce(&[u8]) -> bool,
         code: &Code,
         parameters: Parameters<'_>,
         out: &mut Vec<u8>,

@@ -8,11 +8,13 @@
 //! frame   := length(number, of what follows) version(1 byte) payload
 //! payload := origin(8 bytes, little endian) sequence(number) time(number) status(number)
 //!            method(1 byte) text × 7 evidence(number, may be missing)
+//!            click(text, may be missing)
 //! text    := length(number) bytes
 //! ```
 //!
 //! The texts are, in order: code, host, client, user agent, referrer, accept language, purpose.
-//! [`evidence`] describes the bits of the number behind them; without it nothing is known.
+//! [`evidence`] describes the bits of the number behind them; without it nothing is known. The
+//! [id of the click](crate::click) has 16 bytes; a text of another length is none.
 //! A reader skips what stands behind the fields that it knows, so that fields can be added within a
 //! version; a frame of another version is handed over unread with its bytes, never guessed.
 
@@ -21,6 +23,7 @@ pub mod evidence;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::click::ClickId;
 use evidence::VisitEvidence;
 
 /// The version that this crate writes.
@@ -82,6 +85,8 @@ pub struct VisitEvent<'a> {
     pub purpose: &'a [u8],
     /// Other properties of the request.
     pub evidence: VisitEvidence,
+    /// The id that the target got.
+    pub click: Option<ClickId>,
 }
 
 impl VisitEvent<'_> {
@@ -105,9 +110,13 @@ impl VisitEvent<'_> {
             length += number_length(kept as u64) + kept;
         }
         let evidence = u64::from(self.evidence.number());
-        let has_evidence = self.evidence != VisitEvidence::UNKNOWN;
+        // The id stands behind it.
+        let has_evidence = self.evidence != VisitEvidence::UNKNOWN || self.click.is_some();
         if has_evidence {
             length += number_length(evidence);
+        }
+        if self.click.is_some() {
+            length += 1 + 16;
         }
         out.reserve(length + 2);
         push_number(out, length as u64);
@@ -128,6 +137,10 @@ impl VisitEvent<'_> {
         }
         if has_evidence {
             push_number(out, evidence);
+        }
+        if let Some(ClickId(bytes)) = self.click {
+            push_number(out, 16);
+            out.extend_from_slice(&bytes);
         }
     }
 }
@@ -209,6 +222,9 @@ fn read_payload(payload: &[u8]) -> Option<VisitEvent<'_>> {
         evidence: cursor
             .number()
             .map_or(VisitEvidence::UNKNOWN, VisitEvidence::from_number),
+        click: cursor
+            .text()
+            .and_then(|bytes| bytes.try_into().ok().map(ClickId)),
     })
 }
 

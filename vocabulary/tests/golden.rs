@@ -6,8 +6,8 @@
 use shortlink_vocabulary::visit::evidence::{Protocol, Request, VisitEvidence};
 use shortlink_vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_vocabulary::{
-    Alphabet, BodyLengths, Check, CheckKeys, Code, CodeRules, Generation, KeyPrefix, Parameters,
-    Record, Template, Validity, Verdict, encode_value,
+    Alphabet, BodyLengths, Check, CheckKeys, ClickId, Code, CodeRules, Generation, KeyPrefix,
+    Parameters, Record, Template, Validity, Verdict, encode_value,
 };
 
 fn cases(text: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -142,8 +142,13 @@ fn records() {
                 assert_eq!(Record::parse(&record.to_vec()), Ok(record));
                 match record {
                     Record::Link(link) => format!(
-                        "link {}{} revision {} {} target {}",
+                        "link {}{}{} revision {} {} target {}",
                         link.status.code(),
+                        if link.has_click_id {
+                            " with click id"
+                        } else {
+                            ""
+                        },
                         if link.forwards_query {
                             " with query"
                         } else {
@@ -208,6 +213,7 @@ fn visits() {
         accept_language: b"zh-CN",
         purpose: b"prefetch",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     let hex = |event: &VisitEvent<'_>| {
         let mut batch = Vec::new();
@@ -232,6 +238,16 @@ fn visits() {
     });
     let event = VisitEvent { evidence, ..event };
     assert_eq!(Some(&*hex(&event)), golden.next(), "with evidence");
+    let click = Some(ClickId(core::array::from_fn(|place| place as u8)));
+    let event = VisitEvent { click, ..event };
+    assert_eq!(Some(&*hex(&event)), golden.next(), "with a click id");
+    let evidence = VisitEvidence::UNKNOWN;
+    let event = VisitEvent { evidence, ..event };
+    assert_eq!(
+        Some(&*hex(&event)),
+        golden.next(),
+        "without evidence, with a click id"
+    );
     assert_eq!(golden.next(), None);
 }
 

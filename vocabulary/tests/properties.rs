@@ -136,12 +136,14 @@ proptest! {
     fn a_link_record_is_read_as_written(
         status in prop::sample::select(vec![301u16, 302, 307, 308]),
         forwards_query in any::<bool>(),
+        wants_click_id in any::<bool>(),
         revision in 0..=MAX_REVISION, validity in validities(),
         target in vec(any::<u8>(), 1..200)
     ) {
         let record = Record::Link(LinkRecord {
             status: RedirectStatus::from_code(status).unwrap(),
             forwards_query,
+            has_click_id: wants_click_id && matches!(status, 302 | 307),
             revision,
             validity,
             target: &target,
@@ -227,6 +229,7 @@ proptest! {
             Record::Link(LinkRecord {
                 status: RedirectStatus::Found,
                 forwards_query: false,
+                has_click_id: false,
                 revision: 1,
                 validity,
                 target: b"https://e.com/",
@@ -334,6 +337,7 @@ proptest! {
                 code: &texts[0], host: &texts[1], client: &texts[2], user_agent: &texts[3],
                 referrer: &texts[4], accept_language: &texts[5], purpose: &texts[6],
                 evidence: VisitEvidence::from_number(numbers[3]),
+                click: (numbers[1] % 2 == 0).then(|| shortlink_vocabulary::ClickId(u128::from(numbers[1]).to_le_bytes())),
             }
         }).collect();
         let mut batch = Vec::new();
@@ -366,6 +370,7 @@ proptest! {
             method: VisitMethod::Get, code: b"abc", host: b"h", client: b"c", user_agent: b"u",
             referrer: b"r", accept_language: b"a", purpose: b"p",
             evidence: VisitEvidence::UNKNOWN,
+            click: None,
         };
         let mut batch = Vec::new();
         event.write(&mut batch);

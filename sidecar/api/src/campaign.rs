@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shortlink_core::campaign::{Campaign, CampaignDefaults};
+use shortlink_core::campaign::{Campaign, CampaignDefaults, ClickParameter};
 
 use super::faults::Faults;
 use super::kinds::link::{CodeLength, Parameters, Since, Strategy, Tags, TargetWithNames, Until};
@@ -38,6 +38,9 @@ members! {
         /// Number of links that can be created in the campaign. Links that have ended or were deleted count. Default:
         /// any number.
         max_links: Optional<Count> = "maxLinks",
+        /// Name of a query parameter that the target gets, such as `sl_click`, with an id that no other visit has: report
+        /// conversions with it. Redirects are then 302 instead of 301, and 307 instead of 308. Default: none.
+        click_id: Optional<ClickIdName> = "clickId",
     }
 }
 
@@ -77,6 +80,27 @@ request! {
     /// A change of a campaign. Absent members stay as they are, `null` removes a member that can be absent. A new
     /// `longUrl` can omit parameters of the old one but not add others.
     pub CampaignPatch: Patch, required [], of CampaignSettings
+}
+
+/// The name of the query parameter with a click id.
+pub enum ClickIdName {}
+
+impl Kind for ClickIdName {
+    type Value = String;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+        let name = Name::<32>::check(value, faults)?;
+        let checked = ClickParameter::check_name(&name);
+        checked
+            .map_err(|error| faults.refuse(error.to_string()))
+            .ok()?;
+        Some(name)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({ "type": "string", "pattern": "^[-.0-9A-Z_a-z]{1,32}$", "examples": ["sl_click"] })
+    }
 }
 
 /// The defaults of new links. Their checks need the caller's policy.
@@ -139,6 +163,8 @@ pub struct CampaignBody {
     defaults: DefaultsBody,
     /// Number of links that can be created in the campaign; `null` for any number.
     max_links: Option<NonZeroU64>,
+    /// Name of the query parameter with the id of the visit; `null` for none.
+    click_id: Option<String>,
     /// Number of links that were created in the campaign, those included that have ended or were deleted; only in
     /// answers about one campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,6 +200,7 @@ impl CampaignBody {
             note: campaign.note.clone(),
             defaults: DefaultsBody::new(&campaign.defaults),
             max_links: campaign.max_links,
+            click_id: campaign.click_id.as_ref().map(|it| it.name().to_owned()),
             links_created: None,
             revision: campaign.revision,
             created_at: campaign.created_at,

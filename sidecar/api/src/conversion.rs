@@ -8,7 +8,7 @@ use shortlink_core::conversion;
 
 use super::faults::Faults;
 use super::kinds::link::{CampaignId, Code, ExternalId};
-use super::kinds::{Kind, Moment, Shape};
+use super::kinds::{Kind, Moment, Shape, Text};
 use super::members::request;
 use super::members::{Always, Required, members};
 
@@ -55,9 +55,11 @@ members! {
         /// Your id of the conversion, such as the number of an order. A repetition with the id of another conversion of
         /// the same link is not counted again.
         conversion_id: Required<ExternalId> = "conversionId",
-        /// Code of the link; or send externalId.
+        /// Id that the target of the visit had in the parameter that clickId of the campaign names.
+        click_id: Always<Text> = "clickId",
+        /// Code of the link, instead of clickId.
         short_code: Always<Code> = "shortCode",
-        /// Your id of the link.
+        /// Your id of the link, instead of clickId.
         external_id: Always<ExternalId> = "externalId",
         /// Campaign of the link, if links of several campaigns have the externalId.
         campaign_id: Always<CampaignId> = "campaignId",

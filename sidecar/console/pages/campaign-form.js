@@ -31,6 +31,7 @@ function fields(isNew) {
     isNew && { name: 'externalId', kind: 'text' },
     { name: 'note', kind: 'long' },
     { name: 'maxLinks', kind: 'number', hint: true },
+    { name: 'clickId', kind: 'text', hint: true },
     { name: 'defaults.tags', kind: 'tags', hint: true },
     { name: 'defaults.maxVisits', kind: 'number', hint: true },
     { name: 'defaults.strategy', kind: 'choice', hint: true,

@@ -40,6 +40,7 @@ export async function show(context, [id]) {
         fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
         fact(t('links'), links, may('links:read') && [' · ',
           h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links'))]),
+        campaign.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, campaign.clickId)),
         campaign.maxLinks && fact(t('key.links'), created(campaign.linksCreated, campaign.maxLinks)),
         fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
         (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),

@@ -181,6 +181,10 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
         ("note", json!(campaign.note)),
         ("defaults", defaults.members()),
         ("maxLinks", json!(campaign.max_links)),
+        (
+            "clickId",
+            json!(campaign.click_id.as_ref().map(|it| it.name())),
+        ),
     ];
     let members = members.into_iter();
     members

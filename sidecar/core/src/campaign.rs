@@ -3,17 +3,22 @@
 //! A link of a campaign stores only its parameters. The campaign has the target, the redirect
 //! status and the state, so that one write changes millions of links.
 
+mod click;
 mod defaults;
 mod target;
 
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
-use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
+use vocabulary::{
+    CampaignId, Code, ExpandError, LinkRecord, Record, RedirectStatus, State, Validity,
+};
 
 pub use crate::link::ParameterValues;
 use crate::link::since_1970;
 use crate::revised::{self, Revised, overwrite, revised};
+use crate::target::Target;
+pub use click::{ClickParameter, ClickParameterError};
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
 
@@ -52,6 +57,8 @@ pub struct Campaign {
     pub defaults: CampaignDefaults,
     /// The most links that can be created in it, those included that have ended or were deleted.
     pub max_links: Option<NonZeroU64>,
+    /// The parameter that brings a click id to the target.
+    pub click_id: Option<ClickParameter>,
 }
 
 /// Changes to a campaign. `None` leaves a member unchanged.
@@ -75,6 +82,8 @@ pub struct CampaignChange {
     pub defaults: Option<CampaignDefaults>,
     /// The new quota, or `Some(None)` for none.
     pub max_links: Option<Option<NonZeroU64>>,
+    /// The new name of the parameter with a click id, or `Some(None)` for none.
+    pub click_id: Option<Option<String>>,
 }
 
 /// Result of an attempt to change a campaign.
@@ -102,6 +111,7 @@ impl Campaign {
             note: None,
             defaults: CampaignDefaults::default(),
             max_links: None,
+            click_id: None,
         }
     }
 
@@ -117,6 +127,9 @@ impl Campaign {
         self.edited(now, |campaign| {
             overwrite!(campaign, change: name, target, redirect_status, forward_query);
             overwrite!(campaign, change: validity, note, defaults, max_links);
+            let before = campaign.click_id.as_ref().map(|it| it.name().to_owned());
+            let name = change.click_id.unwrap_or(before);
+            campaign.click_id = name.map(|name| ClickParameter::new(name, &campaign.target));
             match change.paused {
                 Some(true) => {
                     campaign.paused_at.get_or_insert(now);
@@ -134,13 +147,31 @@ impl Campaign {
                 revision: self.revision,
             };
         }
+        let click_id = self.click_id.as_ref();
+        let template = click_id.map_or(self.target.template(), ClickParameter::template);
         Record::Link(LinkRecord {
-            status: self.redirect_status,
+            status: match click_id {
+                None => self.redirect_status,
+                // Browsers store the others, and would repeat one id.
+                Some(_) => self.redirect_status.temporary(),
+            },
             forwards_query: self.forward_query,
+            has_click_id: click_id.is_some(),
             revision: self.revision,
             validity: self.validity,
-            target: self.target.template().as_bytes(),
+            target: template.as_bytes(),
         })
+    }
+
+    /// Fills in a link's parameters; the target is without a click id.
+    ///
+    /// # Errors
+    /// Fails if the link lacks a parameter, or its target would not be served, with a click id if it gets one.
+    pub fn expand(&self, code: &Code, values: &ParameterValues) -> Result<Target, ExpandError> {
+        if let Some(click_id) = &self.click_id {
+            click_id.check(code, values)?;
+        }
+        self.target.expand(code, values)
     }
 }
 

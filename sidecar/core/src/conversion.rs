@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
-use vocabulary::{CampaignId, Code};
+use vocabulary::{CampaignId, ClickId, Code};
 
 /// The time by which the clock of a caller may be ahead.
 pub const MAX_AHEAD: SignedDuration = SignedDuration::from_mins(5);
@@ -87,6 +87,8 @@ impl FromStr for Currency {
 pub enum Converted {
     /// By its code.
     Code(Code),
+    /// By the click id of one of its visits.
+    ClickId(ClickId),
     /// By the caller's id, of one campaign if several links have it.
     ExternalId {
         /// The id.

@@ -262,6 +262,7 @@ impl Link {
             Destination::Target(target) => Record::Link(LinkRecord {
                 status: self.redirect_status,
                 forwards_query: self.forward_query,
+                has_click_id: false,
                 revision: self.revision,
                 validity: self.validity(),
                 target: target.as_str().as_bytes(),

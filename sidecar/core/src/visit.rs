@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use vocabulary::ClickId;
 use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{TEXT_LIMITS, VisitEvent, VisitId, VisitMethod};
 
@@ -62,6 +63,8 @@ pub struct Visit {
     pub purpose: String,
     /// Other properties of the request.
     pub evidence: VisitEvidence,
+    /// The id that the target got.
+    pub click: Option<ClickId>,
     /// Location of the client.
     pub place: Place,
     /// Browser, system and device of the client.
@@ -170,6 +173,7 @@ impl Enrichment {
             referrer,
             purpose,
             evidence: event.evidence,
+            click: event.click,
             place,
             classification,
         })

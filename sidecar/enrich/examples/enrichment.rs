@@ -201,6 +201,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         accept_language: b"de-CH,de;q=0.9,en;q=0.8",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     let agents: &'static [String] = Box::leak(agents.into_boxed_slice());
     let visit = |enrichment: &Enrichment, place: usize, agent: usize| {

@@ -10,6 +10,7 @@ use shortlink_core::target::domains::TargetDomains;
 use shortlink_core::trace::Sampling;
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
+use shortlink_service::clicks::ClickIdMaker;
 use shortlink_service::codespace::Codespace;
 use shortlink_service::domains::Domains;
 use shortlink_service::explain::Explainer;
@@ -49,6 +50,8 @@ pub struct App {
     pub keys: Keys,
     /// Measures the use of the code space.
     pub codespace: Codespace,
+    /// Makes the ids of clicks.
+    pub click_ids: ClickIdMaker,
     /// Draws the ids of uploads.
     pub uploads: Uploads,
     /// The SQL store, for the audit log and health checks.

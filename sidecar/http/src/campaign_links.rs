@@ -185,6 +185,6 @@ pub(super) fn read_values(fields: &mut Fields, campaign: &Campaign) -> Option<Pa
         }
     };
     let code = LONGEST_CODE.as_ref()?;
-    let expanded = campaign.target.expand(code, &values);
+    let expanded = campaign.expand(code, &values);
     fields.checked("parameters", expanded).map(|_| values)
 }

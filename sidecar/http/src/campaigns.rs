@@ -17,7 +17,9 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::{KeyPolicy, Scope};
-use shortlink_core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
+use shortlink_core::campaign::{
+    Campaign, CampaignChange, CampaignDefaults, CampaignTarget, ClickParameter,
+};
 use shortlink_core::link::Second;
 use shortlink_core::ports::QuotaOwner;
 use shortlink_core::target::{OwnHosts, Target};
@@ -104,6 +106,8 @@ async fn create(
         .and_then(|text| check_target(&app, &mut fields, text, &declared, &domains.own, &caller));
     let name = fields.required("name", given.name);
     let target = fields.required("longUrl", target);
+    let click_id = given.click_id.flatten();
+    check_click_id(&mut fields, click_id.as_ref(), target.as_ref());
     let bounds = (given.valid_since, given.valid_until);
     let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
     let defaults = given
@@ -121,6 +125,7 @@ async fn create(
         note: given.note.flatten(),
         defaults: defaults.unwrap_or_default(),
         max_links: given.max_links.flatten(),
+        click_id: click_id.map(|name| ClickParameter::new(name, &target)),
         ..Campaign::new(name, target, key, app.clock.now())
     };
     let stored = app.campaigns.create(new).await?;
@@ -180,6 +185,10 @@ async fn change(
             format!("names the parameter {name}, which the links of this campaign have not"),
         );
     }
+    let before = present.click_id.as_ref().map(|it| it.name().to_owned());
+    let click_id = given.click_id.clone().unwrap_or(before);
+    let after = target.as_ref().unwrap_or(&present.target);
+    check_click_id(&mut fields, click_id.as_ref(), Some(after));
     let bounds = (given.valid_since, given.valid_until);
     let change = CampaignChange {
         name: given.name,
@@ -193,6 +202,7 @@ async fn change(
             .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy)),
         target,
         max_links: given.max_links,
+        click_id: given.click_id,
     };
     fields.finish()?;
     let changed = app.campaigns.change(id, change, &caller.key().id);
@@ -285,6 +295,20 @@ fn check_target(
         .target_domains
         .check(&of_all, caller.key().policy.allowed_domains.as_ref());
     fields.checked("longUrl", allowed).map(|()| target)
+}
+
+/// Checks that the target of a campaign can have the parameter with a click id.
+fn check_click_id(fields: &mut Fields, name: Option<&String>, target: Option<&CampaignTarget>) {
+    let (Some(name), Some(target)) = (name, target) else {
+        return;
+    };
+    let parameter = ClickParameter::new(name.clone(), target);
+    if parameter.check_fit().is_err() {
+        fields.refuse(
+            "clickId",
+            "does not fit into the target, which may have 8192 bytes",
+        );
+    }
 }
 
 /// The bounds in a patch: `None` leaves a bound unchanged, `Some(None)` removes it.

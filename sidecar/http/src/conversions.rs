@@ -22,7 +22,7 @@ use super::problem::Problem;
 operations! {
     post "/v1/conversions", "createConversions", "Reports conversions of links", report {
         .text(
-            "Each row is a conversion of a link, which `externalId` or `shortCode` names. A repetition with the same \
+            "Each row is a conversion of a link, which `clickId`, `externalId` or `shortCode` names. A repetition with the same \
              `conversionId` for the same link is not counted again and has the status 200; with another value it has the \
              status 409. Rows, results and limits are those of `POST /v1/links/batch`. A row that names no link, or whose \
              time is ahead, is refused, and can be repeated."

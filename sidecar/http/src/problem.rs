@@ -118,6 +118,11 @@ problems! {
     /// 404.
     not_found(detail: impl Into<String>): NOT_FOUND, "not-found", "Not found", detail;
 
+    /// 404: no stored visit has the click id.
+    unknown_click(): NOT_FOUND, "unknown-click-id", "There is no visit with this click id",
+        "Visits are stored within seconds, or once Redis is available again: report the row again later.",
+        .at("/clickId", "is that of no stored visit of a link that this API key reaches");
+
     /// 405. The router adds which methods are allowed.
     method_not_allowed():
         METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here",

@@ -14,6 +14,7 @@ use axum::routing;
 use shortlink_core::query::with_forwarded;
 use vocabulary::RedirectStatus;
 use vocabulary::judge::Answer;
+use vocabulary::target::with_click_id;
 
 use super::app::SharedApp;
 use super::operation::parameter::{parameters, string};
@@ -28,6 +29,9 @@ parameters! {
 /// The visitor's query, unchanged, from nginx. It is in a header instead of the URL: it may have bytes that URL parsers
 /// reject, and the visitor must be redirected nevertheless.
 const QUERY: &str = "x-shortlink-query";
+
+/// The click id in the target of an answer, for the visit that nginx records.
+const CLICK: &str = "x-shortlink-click";
 
 /// The paths of this operation.
 pub(super) const PATHS: &str = "/resolve/{*path}";
@@ -79,11 +83,25 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
         Ok(Answer::Redirect {
             status,
             forwards_query,
+            has_click_id,
             target,
         }) => {
             let query = headers.get(QUERY).map(HeaderValue::as_bytes);
             let query = query.filter(|_| forwards_query).unwrap_or_default();
-            redirect(status, &target, query, code)
+            if !has_click_id {
+                return redirect(status, &target, query, code);
+            }
+            let id = app.click_ids.make();
+            let made = with_click_id(target.as_bytes(), id);
+            let Some((target, _)) = made else {
+                return unavailable();
+            };
+            let target = String::from_utf8_lossy(&target);
+            let Ok(id) = HeaderValue::from_bytes(&id.to_text()) else {
+                return unavailable();
+            };
+            let answer = redirect(status, &target, query, code);
+            ([(CLICK, id)], answer).into_response()
         }
         Ok(Answer::Gone) => plain(StatusCode::GONE, "This link is no longer valid.\n"),
         Ok(Answer::NotYet | Answer::Unknown) => {

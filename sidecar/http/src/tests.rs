@@ -53,6 +53,7 @@ use shortlink_core::trace::Sampling;
 use shortlink_core::webhook::EndpointPolicy;
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
+use shortlink_service::clicks::ClickIdMaker;
 use shortlink_service::codes::pool::Watermarks;
 use shortlink_service::codespace::Codespace;
 use shortlink_service::domains::Domains;
@@ -176,6 +177,7 @@ impl Service {
                 StdRng::seed_from_u64(1001),
             ),
             sign_ins: Attempts::new(Arc::clone(&shared_clock)),
+            click_ids: ClickIdMaker::new(StdRng::seed_from_u64(1003)),
             uploads: Uploads::new(StdRng::seed_from_u64(1002)),
             links: Links {
                 store: Arc::clone(&kept.store),

@@ -143,6 +143,7 @@ impl Taps<'_> {
             accept_language: b"de-AT,de;q=0.9",
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
+            click: None,
         };
         event.write(frames);
     }

@@ -142,7 +142,8 @@ impl Answer {
         Self {
             rule,
             source,
-            given: given.map(|target| String::from_utf8_lossy(target).into_owned()),
+            // A space is the place of the click id, which each visit has another of.
+            given: given.map(|target| String::from_utf8_lossy(target).replace(' ', "{clickId}")),
         }
     }
 

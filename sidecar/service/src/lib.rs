@@ -6,6 +6,7 @@ pub mod audit;
 pub mod behaviour;
 pub mod bulk;
 pub mod campaigns;
+pub mod clicks;
 pub mod codes;
 pub mod codespace;
 pub mod domains;

@@ -161,7 +161,8 @@ impl Retention {
             (Due::Visits, Some(kept)) => {
                 let gone = self.store.forget_visits(before(kept), self.rows).await?;
                 self.counters.forgotten.fetch_add(gone, Ordering::Relaxed);
-                Ok(gone)
+                let ids = self.store.forget_click_ids(before(kept), self.rows).await?;
+                Ok(gone + ids)
             }
             (Due::Counts, _) => {
                 let old = OldCounts {

@@ -15,6 +15,7 @@ use shortlink_http::{AnswerCounters, App, ConversionCounters, Requests};
 use shortlink_publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
+use shortlink_service::clicks::ClickIdMaker;
 use shortlink_service::codes::hash::HashedCodes;
 use shortlink_service::codes::leases::Leases;
 use shortlink_service::codes::lengths::Lengths;
@@ -240,6 +241,7 @@ impl Parts {
                 random::generator()?,
             ),
             sign_ins: Attempts::new(clock()),
+            click_ids: ClickIdMaker::new(random::generator()?),
             uploads: Uploads::new(random::generator()?),
             store: store(),
             listings: listings(),

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, AuditEntry, ChangedBy};
-use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget};
+use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget, ClickParameter};
 use shortlink_core::ports::{CampaignEditor, StoreError};
 use shortlink_core::webhook::EventType;
 use vocabulary::{CampaignId, Validity};
@@ -17,10 +17,10 @@ use super::{Store, audit, defaults};
 
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, target, parameters, redirect_status, forward_query, revision, \
-     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults, max_links";
+     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults, max_links, click_id";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15";
 
 /// The other columns.
 const FIXED: &str = "created_at, created_by, external_id";
@@ -105,7 +105,7 @@ async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $15, $16, $17) RETURNING id"
+        ", $16, $17, $18) RETURNING id"
     );
     let Campaign {
         created_at,
@@ -153,7 +153,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $15"
+            ") WHERE id = $16"
         );
         let values = [&values(campaign)[..], args![id]].concat();
         db.run(sql, &values).await?;
@@ -232,7 +232,7 @@ pub(super) async fn find_campaigns(
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(campaign: &Campaign) -> [Value<'_>; 14] {
+fn values(campaign: &Campaign) -> [Value<'_>; 15] {
     let number = |number: Option<std::num::NonZeroU64>| number.map(std::num::NonZeroU64::get);
     [
         (&campaign.name).into(),
@@ -251,6 +251,7 @@ fn values(campaign: &Campaign) -> [Value<'_>; 14] {
         (&campaign.note).into(),
         defaults::to_json(&campaign.defaults).into(),
         number(campaign.max_links).into(),
+        campaign.click_id.as_ref().map(ClickParameter::name).into(),
     ]
 }
 
@@ -259,10 +260,13 @@ fn read(row: &Row) -> Result<Campaign, sqlx::Error> {
     let names = serde_json::from_str(row.get("parameters")?);
     let names = names.map_err(|_error| invalid("parameters"))?;
     let validity = Validity::new(row.find("valid_since")?, row.find("valid_until")?);
+    let target = CampaignTarget::from_stored(row.get("target")?, names);
+    let click_id: Option<String> = row.find("click_id")?;
     Ok(Campaign {
+        click_id: click_id.map(|name| ClickParameter::new(name, &target)),
+        target,
         id: row.get("id")?,
         name: row.get("name")?,
-        target: CampaignTarget::from_stored(row.get("target")?, names),
         redirect_status: row.get("redirect_status")?,
         forward_query: row.get("forward_query")?,
         revision: row.get("revision")?,

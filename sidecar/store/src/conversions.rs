@@ -12,13 +12,14 @@ use shortlink_core::conversion::{
     Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, ValueTotal,
 };
 use shortlink_core::ports::StoreError;
-use vocabulary::{CampaignId, Code};
+use vocabulary::{CampaignId, ClickId, Code};
 
 use crate::Store;
 use crate::db::Db;
 use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args, invalid};
+use crate::visits::click_ids;
 use crate::visits::erasure::{erased_until, of_campaign, of_link, overwrite};
 
 /// The most conversions that a step of an erasure deletes.
@@ -281,11 +282,18 @@ async fn find(
     let own_ids: Vec<&str> = own.unwrap_or_default().iter().map(String::as_str).collect();
     let reach = [own.is_none().into(), own_ids.into()];
     let mut found = vec![Err(ConversionOutcome::Unknown); reported.len()];
+    let clicked = reported.iter().filter_map(|it| match it.of {
+        Converted::ClickId(id) => Some(id),
+        _ => None,
+    });
+    let clicked: Vec<ClickId> = clicked.collect();
+    let clicked = click_ids::codes(db, &clicked).await?;
     let mut codes = Vec::new();
     let mut external = Vec::new();
     for (place, conversion) in reported.iter().enumerate() {
         match &conversion.of {
             Converted::Code(code) => codes.push((place, *code)),
+            Converted::ClickId(id) => codes.extend(clicked.get(id).map(|code| (place, *code))),
             Converted::ExternalId { id, campaign } => {
                 let campaign = campaign.map_or(0, |id| id.get().cast_signed());
                 external.push([(place as i64).into(), id.into(), campaign.into()]);

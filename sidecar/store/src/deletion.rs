@@ -145,6 +145,12 @@ async fn delete(
         ")"
     );
     db.run(limits, &values[..1]).await?;
+    let click_ids = sql!(
+        "DELETE FROM visit_clicks WHERE code IN (SELECT code FROM links WHERE id",
+        IN_NUMBERS,
+        ")"
+    );
+    db.run(click_ids, &values[..1]).await?;
     clicks::remove(db, &ids).await?;
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;

@@ -82,6 +82,7 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
                 .ok_or_else(|| invalid("redirect_status"))?,
             revision,
             forwards_query: false,
+            has_click_id: false,
             validity,
             target: field(),
         }),

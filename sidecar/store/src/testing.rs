@@ -473,6 +473,7 @@ pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
         status: 302,
         purpose: String::new(),
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
         place: Place {
             country: Some("AT".to_owned()),
             city: Some("Wien".to_owned()),

@@ -354,6 +354,7 @@ columns_of! {
     vocabulary::RedirectStatus, u16, code => Self::from_code(code);
     Code, &str, text => text.parse().ok();
     String, &str, text => Some(text.to_owned());
+    [u8; 16], &[u8], bytes => bytes.try_into().ok();
     [u8; 32], &[u8], bytes => bytes.try_into().ok();
 }
 

@@ -1,6 +1,7 @@
 //! Rows that both stores derive from visits before they write them.
 
 mod agents;
+pub(crate) mod click_ids;
 pub(crate) mod clicks;
 mod counts;
 mod day_keys;

@@ -7,6 +7,7 @@ mod campaign_links;
 mod campaigns;
 mod citizen;
 mod cli;
+mod click_ids;
 mod clickhouse;
 mod clients;
 mod clocks;

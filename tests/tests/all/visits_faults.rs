@@ -234,6 +234,7 @@ fn a_file_that_ends_anywhere_is_sent_as_far_as_it_can_be_read() {
             accept_language: b"",
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
+            click: None,
         };
         event.write(&mut frames);
     }

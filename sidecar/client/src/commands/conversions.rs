@@ -42,11 +42,14 @@ pub struct CreateArguments {
     /// Your id of the conversion, such as the number of an order: 1 to 128 bytes of UTF-8.
     id: String,
     /// Code or short URL of the link.
-    #[arg(long, value_name = "CODE", conflicts_with = "external_id")]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["external_id", "click_id"])]
     code: Option<CodeText>,
     /// Your id of the link.
-    #[arg(long, value_name = "ID", required_unless_present = "code")]
+    #[arg(long, value_name = "ID", required_unless_present_any = ["code", "click_id"])]
     external_id: Option<String>,
+    /// Click id of the visit.
+    #[arg(long, value_name = "ID", conflicts_with = "external_id")]
+    click_id: Option<String>,
     /// Id of the campaign of the link, if links of several campaigns have the external id.
     #[arg(long, value_name = "ID", value_parser = campaign_id)]
     campaign: Option<String>,
@@ -84,6 +87,7 @@ async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Fa
     put(&mut members, "conversionId", Some(&arguments.id));
     let code = arguments.code.as_ref().map(|code| &code.0);
     put(&mut members, "shortCode", code);
+    put(&mut members, "clickId", arguments.click_id.as_ref());
     put(&mut members, "externalId", arguments.external_id.as_ref());
     put(&mut members, "campaignId", arguments.campaign.as_ref());
     put(&mut members, "value", arguments.value.as_ref());

@@ -77,6 +77,7 @@ fn event<'a>() -> VisitEvent<'a> {
         accept_language: b"de-ch,de;q=0.9",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     }
 }
 
@@ -173,6 +174,7 @@ fn a_sweep_from_servers_is_recognised_at_the_first_judgement() {
                 user_agent: b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
                     (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
                 evidence: VisitEvidence::of(request),
+                click: None,
                 ..event()
             },
             &keys(),
@@ -278,6 +280,7 @@ proptest! {
             accept_language: &texts[5],
             purpose: &texts[6],
             evidence: VisitEvidence::from_number(evidence),
+            click: None,
         };
         let enrichment = enrichment(AddressPolicy::Truncated);
         let near = VisitEvent { time_ms: NOON, ..event };

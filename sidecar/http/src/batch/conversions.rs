@@ -16,6 +16,7 @@ use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::conversion::{ConversionOutcome, Converted, MAX_AHEAD, NewConversion};
 use shortlink_service::access::Caller;
+use vocabulary::ClickId;
 
 use super::chunks::RawChunk;
 use super::results::{Answer, Counts, SummaryBody, raw, result_of_problem, to_line};
@@ -207,15 +208,27 @@ fn read(
         )
     });
     let campaign = campaign.or(said.campaign_id);
-    let of = match (code, given.external_id) {
-        (Some(_), Some(_)) => {
-            fields.refuse("shortCode", "cannot be combined with externalId");
+    let click = given.click_id.and_then(|text| {
+        let id = ClickId::parse(text.as_bytes());
+        fields.checked("clickId", id.ok_or("must be a click id: 22 characters"))
+    });
+    let of = match (click, code, given.external_id) {
+        (Some(_), Some(_), _) | (_, Some(_), Some(_)) => {
+            fields.refuse("shortCode", "cannot be combined with clickId or externalId");
             None
         }
-        (Some(code), None) => Some(Converted::Code(code)),
-        (None, Some(id)) => Some(Converted::ExternalId { id, campaign }),
-        (None, None) => {
-            if !fields.is_refused("shortCode") {
+        (Some(_), None, Some(_)) => {
+            fields.refuse("externalId", "cannot be combined with clickId");
+            None
+        }
+        (Some(id), None, None) => Some(Converted::ClickId(id)),
+        (None, Some(code), None) => Some(Converted::Code(code)),
+        (None, None, Some(id)) => Some(Converted::ExternalId { id, campaign }),
+        (None, None, None) => {
+            if !["clickId", "shortCode"]
+                .into_iter()
+                .any(|it| fields.is_refused(it))
+            {
                 fields.require("externalId");
             }
             None
@@ -249,6 +262,7 @@ fn read(
 fn pointer(of: &Converted) -> &'static str {
     match of {
         Converted::Code(_) => "/shortCode",
+        Converted::ClickId(_) => "/clickId",
         Converted::ExternalId { .. } => "/externalId",
     }
 }
@@ -260,6 +274,7 @@ fn shown(outcome: ConversionOutcome, pointer: &str) -> Result<(u16, String), Pro
         ConversionOutcome::Repeated(code) => Ok((200, code.to_string())),
         ConversionOutcome::Different(_) => Err(Problem::other_conversion()),
         ConversionOutcome::Erased(_) => Err(Problem::erased_conversion()),
+        ConversionOutcome::Unknown if pointer == "/clickId" => Err(Problem::unknown_click()),
         ConversionOutcome::Unknown => {
             let detail = "must name a link that this API key reaches";
             Err(Problem::invalid(pointer, detail))

@@ -49,6 +49,7 @@ async fn a_campaign_lives_from_creation_to_revocation() {
             "note": null,
             "defaults": {},
             "maxLinks": null,
+            "clickId": null,
             "revision": 1,
             "createdAt": "2026-06-01T00:00:00Z",
             "updatedAt": "2026-06-01T00:00:00Z",

@@ -5,9 +5,12 @@ use axum::http::Request;
 use serde_json::{Value, json};
 use shortlink_core::api_key::{KeyPolicy, Scope};
 use shortlink_core::testing::moment;
+use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use shortlink_service::keys::NewKey;
 use shortlink_service::testing::new_key;
+use shortlink_store::testing::{code, erase_visits};
+use vocabulary::ClickId;
 
 use super::batch::lines;
 use super::visits::visit;
@@ -23,7 +26,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let service = Service::new().await;
+        let service = Service::with(|app| app.body_limit_bytes = 16 << 10).await;
         let body = json!({"name": "Spring", "longUrl": "https://e.example/{code}"});
         let created = service.call(&service.campaigner, "POST", "/v1/campaigns", Some(body));
         assert_eq!(created.await.json()["id"], "1");
@@ -227,6 +230,98 @@ async fn invalid_rows_are_refused_with_the_pointer() {
 }
 
 #[tokio::test]
+async fn a_click_id_leads_to_the_link_of_its_visit() {
+    let scene = Scene::new().await;
+    let service = &scene.service;
+    let change = async |body: Value| {
+        let path = "/v1/campaigns/1";
+        service
+            .call(&service.campaigner, "PATCH", path, Some(body))
+            .await
+    };
+    let fragment = "https://e.example/{code}?a=b#f";
+    let changed =
+        change(json!({"clickId": "sl.click", "longUrl": fragment, "redirectStatus": 301}));
+    assert_eq!(changed.await.json()["clickId"], "sl.click");
+    let follow = async || {
+        let request = Request::builder()
+            .uri("/resolve/m1")
+            .header("x-shortlink-query", "x=y")
+            .body(Body::empty());
+        service.send(request.expect("a request")).await
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let answer = follow().await;
+        assert_eq!(answer.status, 302);
+        let id = answer
+            .header("x-shortlink-click")
+            .expect("an id")
+            .to_owned();
+        let location = format!("https://e.example/m1?a=b&sl.click={id}#f");
+        assert_eq!(answer.header("location"), Some(&*location));
+        ids.push(id);
+    }
+    assert_ne!(ids[0], ids[1]);
+    let row = json!([{"conversionId": "a", "clickId": ids[0]}]);
+    let results = scene.report(row.clone()).await;
+    assert_eq!(statuses(&results), [404]);
+    assert_eq!(fault(&results[0]).0, "/clickId");
+    let id = ClickId::parse(ids[0].as_bytes());
+    let clicked = Visit {
+        click: id,
+        ..visit(9, "m1", NOW, Class::Human)
+    };
+    let kept = service.kept.store.keep_visits(vec![clicked], moment(NOW));
+    kept.await.expect("a working store");
+    let results = scene.report(row.clone()).await;
+    assert_eq!(statuses(&results), [201]);
+    assert_eq!(results[0]["shortCode"], "m1");
+    for (row, pointer) in [
+        (json!({"conversionId": "b", "clickId": "short"}), "/clickId"),
+        (
+            json!({"conversionId": "b", "clickId": ids[0], "shortCode": "m1"}),
+            "/shortCode",
+        ),
+        (
+            json!({"conversionId": "b", "clickId": ids[0], "externalId": "m-1"}),
+            "/externalId",
+        ),
+    ] {
+        let results = scene.report(json!([row])).await;
+        assert_eq!(
+            (statuses(&results), fault(&results[0]).0),
+            (vec![422], pointer)
+        );
+    }
+    // Erased with the visit, also for a conversion of a later time.
+    erase_visits(&service.kept.store, &[code("m1")], moment(NOW)).await;
+    let results = scene.report(row).await;
+    assert_eq!(statuses(&results), [404]);
+    for (body, pointer) in [
+        (json!({"clickId": "a b"}), "/clickId"),
+        (json!({"clickId": ""}), "/clickId"),
+        (
+            json!({"longUrl": format!("https://e.example/{}", "a".repeat(8160))}),
+            "/clickId",
+        ),
+    ] {
+        assert_eq!(change(body).await.pointers(), [pointer]);
+    }
+    assert_eq!(
+        change(json!({"clickId": null})).await.json()["clickId"],
+        Value::Null
+    );
+    let answer = follow().await;
+    assert_eq!(answer.status, 301);
+    assert_eq!(answer.header("x-shortlink-click"), None);
+    assert_eq!(
+        answer.header("location"),
+        Some("https://e.example/m1?a=b#f")
+    );
+}
+
+#[tokio::test]
 async fn rows_are_sent_as_lines_and_csv() {
     let scene = Scene::new().await;
     let csv = "conversionId,externalId,value,currency\na,m-1,5,EUR\nb,m-3,,\nc,m-9,,\n";
@@ -310,6 +405,28 @@ async fn a_key_that_reaches_its_own_links_reports_only_their_conversions() {
     let results = results.as_array().expect("results");
     assert_eq!(statuses(results), [201, 422, 422, 422]);
     assert_eq!(results[0]["shortCode"], "own");
+    let click = Some(ClickId([5; 16]));
+    let clicked = Visit {
+        click,
+        ..visit(9, "m1", NOW, Class::Human)
+    };
+    let kept = scene
+        .service
+        .kept
+        .store
+        .keep_visits(vec![clicked], moment(NOW));
+    kept.await.expect("a working store");
+    let text = |id: ClickId| String::from_utf8(id.to_text().to_vec()).expect("ASCII");
+    let [theirs, none] =
+        [5, 6].map(|n| json!({"conversionId": "e", "clickId": text(ClickId([n; 16]))}));
+    let rows = Some(json!([theirs, none]));
+    let of_clicks = scene
+        .service
+        .call(&own, "POST", "/v1/conversions", rows)
+        .await
+        .json();
+    assert_eq!(of_clicks[0]["status"], 404);
+    assert_eq!(of_clicks[0]["problem"], of_clicks[1]["problem"]);
     // Those of others are as unknown as those that do not exist.
     assert_eq!(results[1]["problem"], results[2]["problem"]);
     // A key that reaches all links does not know which one is meant.

@@ -96,6 +96,7 @@ fn every_problem_is_described() {
             "other-conversion",
             "row-too-large",
             "rows-refused",
+            "unknown-click-id",
         ];
         let is_of_no_operation = is_of_no_operation.contains(name);
         let name = format!("\"{}{name}\"", problem::TYPE_PREFIX);

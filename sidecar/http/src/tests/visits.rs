@@ -38,6 +38,7 @@ pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit 
         status: 302,
         purpose: String::new(),
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
         place: Place {
             country: Some(
                 if sequence.is_multiple_of(2) {

@@ -33,6 +33,7 @@ fn mistaken(sequence: u64) -> Visit {
         accept_language: b"",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     let enrichment = enrichment();
     let keys: LiveKeys = std::iter::empty().collect();

@@ -13,7 +13,7 @@ use shortlink_core::ports::{PublishError, RecordIndex, Stood, StoreError};
 use shortlink_core::records::{Drift, drift_of};
 use shortlink_store::{ReplicaState, Store};
 use vocabulary::judge::{Answer, MissReason, judge};
-use vocabulary::{Code, Found, Record, RedirectStatus};
+use vocabulary::{Code, Found, Record};
 
 /// Time limit of the replica.
 const REPLICA_LIMIT: Duration = Duration::from_millis(1000);
@@ -105,14 +105,12 @@ fn for_now(answer: Answer<String>) -> Answer<String> {
         Answer::Redirect {
             status,
             forwards_query,
+            has_click_id,
             target,
         } => Answer::Redirect {
-            status: match status {
-                RedirectStatus::MovedPermanently => RedirectStatus::Found,
-                RedirectStatus::PermanentRedirect => RedirectStatus::TemporaryRedirect,
-                temporary => temporary,
-            },
+            status: status.temporary(),
             forwards_query,
+            has_click_id,
             target,
         },
         other => other,

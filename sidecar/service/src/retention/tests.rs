@@ -34,6 +34,7 @@ fn visit(sequence: u64, at: &str) -> Visit {
         accept_language: b"",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     let keys: LiveKeys = std::iter::empty().collect();
     enrichment().visit(&event, &keys).expect("a visit")

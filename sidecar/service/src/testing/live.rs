@@ -153,6 +153,7 @@ pub fn frame(sequence: u64, code: &str, host: &str, user_agent: &[u8]) -> Vec<u8
         accept_language: b"de",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     event.write(&mut frame);
     frame

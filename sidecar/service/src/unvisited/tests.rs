@@ -140,6 +140,7 @@ impl Scene {
             status: 302,
             purpose: String::new(),
             evidence: VisitEvidence::UNKNOWN,
+            click: None,
             place: Place::default(),
             agent: Arc::new(Agent::default()),
             classification: Classification {

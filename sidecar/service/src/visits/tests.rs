@@ -186,6 +186,7 @@ fn frame_at(time_ms: u64, sequence: u64, code: &str) -> Vec<u8> {
         accept_language: b"de",
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
+        click: None,
     };
     event.write(&mut frames);
     frames

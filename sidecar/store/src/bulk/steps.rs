@@ -13,7 +13,7 @@ use super::super::db::Db;
 use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
-use super::super::visits::{erasing, erasure};
+use super::super::visits::{click_ids, erasing, erasure};
 use super::super::{changes, conversions, links, listing};
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
@@ -286,7 +286,9 @@ async fn erase(
             }
         }
         let until = job.created_at;
-        if !conversions::erase(db, &codes, until).await? {
+        if !conversions::erase(db, &codes, until).await?
+            || !click_ids::erase(db, &codes, until).await?
+        {
             return Ok(false);
         }
         let elsewhere = Erasure {

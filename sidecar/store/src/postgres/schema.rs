@@ -35,6 +35,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0022_link_clicks",
     "0023_webhooks",
     "0024_conversions",
+    "0025_click_ids",
     "0026_visits_by_network",
     "0028_receipts",
 );

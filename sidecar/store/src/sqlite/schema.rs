@@ -38,6 +38,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0027_link_clicks",
     "0028_webhooks",
     "0029_conversions",
+    "0030_click_ids",
     "0031_visits_by_network",
     "0033_receipts",
 );

@@ -43,6 +43,7 @@ fn campaign(name: &str) -> Campaign {
         note: None,
         defaults: CampaignDefaults::default(),
         max_links: None,
+        click_id: None,
     }
 }
 
@@ -121,11 +122,17 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
         note: Some(Some("a note".to_owned())),
         defaults: Some(defaults()),
         max_links: Some(NonZeroU64::new(9)),
+        click_id: Some(Some("sl_click".to_owned())),
     };
     let Some(CampaignEdit::Changed(changed)) = edit(store, plain.id, change).await else {
         panic!("it is changed");
     };
     assert_eq!(changed.revision, 2);
+    let click_id = changed.click_id.as_ref().expect("a parameter");
+    assert_eq!(
+        click_id.template(),
+        "https://example.com/{1}/{0}?sl_click= "
+    );
     let found = store.find_campaign(plain.id).await.expect("a store");
     assert_eq!(found, Some(changed));
 }

@@ -12,7 +12,8 @@ use shortlink_core::conversion::{
 };
 use shortlink_core::link::{Destination, Link, ParameterValues};
 use shortlink_core::testing::{campaign, link, moment};
-use vocabulary::{CampaignId, Code};
+use shortlink_core::visit::Visit;
+use vocabulary::{CampaignId, ClickId, Code};
 
 use crate::testing::*;
 use crate::{Store, in_every_store};
@@ -21,6 +22,7 @@ in_every_store! {
     totals_are_those_of_all_conversions,
     totals_are_exact_while_several_report_and_erase,
     sums_that_are_too_large_stay_at_the_largest,
+    click_ids_lead_to_links_until_they_are_erased_or_old,
     links_are_found_by_external_ids_among_those_that_a_key_reaches,
 }
 
@@ -112,6 +114,7 @@ impl Scene {
     fn code_of(&self, conversion: &NewConversion) -> Code {
         match &conversion.of {
             Converted::Code(code) => *code,
+            Converted::ClickId(_) => panic!("none of these"),
             Converted::ExternalId { id, .. } => {
                 self.codes[id[1..].parse::<usize>().expect("a place")]
             }
@@ -282,6 +285,52 @@ async fn totals_are_exact_while_several_report_and_erase(fixture: Fixture) {
         scene.erase(code, until);
         scene.check().await;
     }
+}
+
+async fn click_ids_lead_to_links_until_they_are_erased_or_old(fixture: Fixture) {
+    let scene = Scene::new(fixture).await;
+    let store = &scene.fixture.store;
+    let visits = scene.codes.iter().take(4).zip(0..).map(|(code, n)| Visit {
+        click: Some(ClickId([n; 16])),
+        ..visit(n.into(), code.as_str(), FIRST)
+    });
+    let unknown = Visit {
+        click: Some(ClickId([9; 16])),
+        ..visit(9, "nothing", FIRST)
+    };
+    keep(store, visits.chain([unknown]).collect()).await;
+    let outcomes = async |id: &str| {
+        let conversion = |n| NewConversion {
+            of: Converted::ClickId(ClickId([n; 16])),
+            id: id.to_owned(),
+            at: moment(NOW),
+            value: None,
+        };
+        report(store, [0, 1, 2, 3, 8, 9].map(conversion).to_vec()).await
+    };
+    let found = |place: usize| ConversionOutcome::New(scene.codes[place]);
+    let none = ConversionOutcome::Unknown;
+    let all = [found(0), found(1), found(2), found(3), none, none];
+    assert_eq!(outcomes("a").await, all);
+    erase_visits(store, &scene.codes[..1], moment(FIRST)).await;
+    let deleted = store.delete_links(vec![(scene.codes[1], 1)], moment(NOW));
+    assert_eq!(deleted.await.expect("a store"), 1);
+    assert_eq!(
+        outcomes("b").await,
+        [none, none, found(2), found(3), none, none]
+    );
+    let forget = async |before| store.forget_click_ids(before, 1).await.expect("a store");
+    assert_eq!(forget(moment(FIRST)).await, 0);
+    let after = moment(FIRST) + SignedDuration::from_secs(1);
+    assert_eq!(
+        [
+            forget(after).await,
+            forget(after).await,
+            forget(after).await
+        ],
+        [1, 1, 0]
+    );
+    assert_eq!(outcomes("c").await, [none; 6]);
 }
 
 async fn sums_that_are_too_large_stay_at_the_largest(fixture: Fixture) {

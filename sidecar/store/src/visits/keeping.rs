@@ -15,8 +15,8 @@ use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
 use super::{
-    ALL, Counts, LinkKey, OF_LINKS, add_new, clicks, erasure, evidence_column, first_clicks,
-    network_minutes, ranges, sketches, some,
+    ALL, Counts, LinkKey, OF_LINKS, add_new, click_ids, clicks, erasure, evidence_column,
+    first_clicks, network_minutes, ranges, sketches, some,
 };
 use crate::db::Db;
 use crate::rows::ids_of;
@@ -152,6 +152,8 @@ async fn keep(
         let wants_first = webhooks::wants_first_clicks(db).await?;
         first = clicks::add(db, of_links.copied(), wants_first).await?;
     }
+    let of_links = counted.iter().filter(|(_, key, _)| links.contains_key(key));
+    click_ids::add(db, of_links.map(|(visit, ..)| *visit)).await?;
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
         true => Vec::new(),
