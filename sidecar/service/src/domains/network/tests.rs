@@ -151,7 +151,7 @@ fn campaigns(random: &mut StdRng) -> Traffic {
 fn restless(random: &mut StdRng) -> Traffic {
     let mut noise = StdRng::seed_from_u64(random.random());
     let factors: Vec<f64> = (0..MONTH * NETWORKS.len())
-        .map(|_| (0..3).map(|_| noise.random_range(0.2..1.8)).product())
+        .map(|_| (0..3).map(|_| noise.random_range(0.4..1.6)).product())
         .collect();
     Traffic::by_chance(random, MONTH, |domain, network, minute| {
         let factor = factors[minute * NETWORKS.len() + network];
