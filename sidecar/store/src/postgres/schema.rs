@@ -37,7 +37,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0024_conversions",
     "0025_click_ids",
     "0026_visits_by_network",
-    "0028_receipts",
+    "0027_receipts",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -40,7 +40,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0029_conversions",
     "0030_click_ids",
     "0031_visits_by_network",
-    "0033_receipts",
+    "0032_receipts",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
