@@ -46,7 +46,7 @@ function table(campaigns, at) {
       h('th', { scope: 'row' }, h('a', { href: at(`/campaigns/${it.id}`) }, it.name), ' ',
         it.state !== 'live' && badge(it.state)),
       h('td', { class: 'number' }, count(it.issued)),
-      h('td', { class: 'number' }, it.clicked === null ? '–' : count(it.clicked)),
+      h('td', { class: 'number' }, count(it.clicked)),
       h('td', { class: 'number', 'data-rate': '' }, it.clickRate === null ? '–' : percent(it.clickRate)),
       h('td', { class: 'number' }, hours(it.hoursToHalf)),
       h('td', { class: 'number' }, count(it.visits.human)),
@@ -60,7 +60,7 @@ function table(campaigns, at) {
 function lines(campaigns) {
   const head = [t('column.campaign'), ...heads(), ...DIMENSIONS.map((dimension) => t(`by.${dimension}`))];
   return [head, ...campaigns.map((it) => [
-    it.name, it.issued, it.clicked ?? '', it.clickRate ?? '', it.hoursToHalf ?? '', it.visits.human,
+    it.name, it.issued, it.clicked, it.clickRate ?? '', it.hoursToHalf ?? '', it.visits.human,
     ...DIMENSIONS.map((dimension) => {
       const first = most(it, dimension);
       return first ? nameOf(dimension, first) : '';

@@ -53,8 +53,8 @@ operations! {
 struct CampaignBody {
     /// Number of links with a conversion.
     converted: u64,
-    /// Number of links that were clicked; null if clicks are not counted.
-    clicked: Option<u64>,
+    /// Number of links that were clicked.
+    clicked: u64,
     /// Converted links by clicked ones; null without clicked links. Above 1 if links without a click were converted.
     conversion_rate: Option<f64>,
     #[serde(flatten)]
@@ -122,12 +122,12 @@ async fn of_campaign(
     }
     let totals = app.listings.campaign_conversions(id).await?;
     let hours = app.listings.first_clicks(id).await?;
-    let clicked: Option<u64> = Some(hours.iter().map(|it| it.links).sum());
-    let rate = |clicked: u64| (clicked > 0).then(|| totals.links as f64 / clicked as f64);
+    let clicked: u64 = hours.iter().map(|it| it.links).sum();
+    let rate = totals.links as f64 / clicked as f64;
     Ok(Json(CampaignBody {
         converted: totals.links,
         clicked,
-        conversion_rate: clicked.and_then(rate),
+        conversion_rate: (clicked > 0).then_some(rate),
         totals: LinkBody::from(&totals),
     }))
 }

@@ -163,7 +163,7 @@ mod tests {
             .collect();
         assert_eq!(lines[1], ["1,200", "30", "2.5%"]);
         assert_eq!(lines[4..], [vec!["all", "41"], vec!["EUR", "40", "1249.5"]]);
-        let none = json!({"converted": 0, "clicked": null, "conversionRate": null, "conversions": 0, "values": []});
+        let none = json!({"converted": 0, "clicked": 0, "conversionRate": null, "conversions": 0, "values": []});
         assert!(describe_campaign(&none).contains('-'));
     }
 }
