@@ -109,7 +109,7 @@ fn tables_of_another_version_or_database_are_refused_with_advice() {
     for (change, back, words) in [
         (
             "ALTER TABLE visits_owner UPDATE version = 9 WHERE 1 SETTINGS mutations_sync = 1",
-            "ALTER TABLE visits_owner UPDATE version = 1 WHERE 1 SETTINGS mutations_sync = 1",
+            "ALTER TABLE visits_owner UPDATE version = 2 WHERE 1 SETTINGS mutations_sync = 1",
             ["have the version 9", "install the version"],
         ),
         (

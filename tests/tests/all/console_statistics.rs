@@ -96,7 +96,7 @@ fn choose_split(browser: &Browser, split: &str) {
 
 /// Returns the legend: names and numbers of visits.
 fn legend(browser: &Browser) -> Value {
-    let script = "return [...document.querySelectorAll('.legend tbody tr')].map((row) => \
+    let script = "return [...document.querySelectorAll('.statistics .legend tbody tr')].map((row) => \
                   [row.cells[0].textContent, row.cells[1].textContent])";
     browser.run(script, &[])
 }

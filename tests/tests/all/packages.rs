@@ -176,9 +176,9 @@ fn check_files(debian: &Debian) {
     // Nothing is served before the operator says so.
     assert!(!exists(debian, SITE));
     debian.said("nginx", &["-t"]);
-    // 33 MB; with debug information it would be 110.
+    // 40 MB; with debug information it would be 140.
     let program = fs::metadata(debian.outside("/usr/bin/shortlink")).expect("a program");
-    assert!(program.len() <= 40_000_000, "{}", program.len());
+    assert!(program.len() <= 50_000_000, "{}", program.len());
 }
 
 fn check_units(debian: &Debian) {
