@@ -29,7 +29,9 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         return Ok(None);
     };
     let key = key.to_str().ok().map(str::trim);
+    let is_visible = |key: &&str| key.bytes().all(|byte| byte.is_ascii_graphic());
     key.filter(|key| (1..=LONGEST_KEY).contains(&key.len()))
+        .filter(is_visible)
         .map(|key| Some(key.to_owned()))
         .ok_or_else(bad_key)
 }
