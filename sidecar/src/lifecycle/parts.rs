@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use rand::rngs::StdRng;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::ports::{Delivery, Publisher, RecordIndex};
@@ -135,8 +134,7 @@ impl Parts {
         };
         let feed = Arc::new(VisitFeed::new(Arc::clone(&store), visits.live, shutdown));
         let webhooks = &config.webhooks;
-        let sender = HttpSender::new(webhooks.policy.clone(), webhooks.timeout)
-            .context("the system's certificates can't be read")?;
+        let sender = HttpSender::new(webhooks.policy.clone(), webhooks.timeout);
         let leases = Arc::new(Leases::new(
             Arc::clone(&store),
             config.codes.rules.clone(),

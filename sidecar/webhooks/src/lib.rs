@@ -9,6 +9,7 @@ mod resolver;
 
 use std::error::Error;
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,20 +34,31 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most bytes of an answer's body that are read, so that its connection can be used again.
 const MOST_BYTES: usize = 64 << 10;
 
+type HttpClient = Client<HttpsConnector<HttpConnector<AdmittedAddresses>>, Full<Bytes>>;
+
 /// Sends messages over HTTP.
 pub struct HttpSender {
-    client: Client<HttpsConnector<HttpConnector<AdmittedAddresses>>, Full<Bytes>>,
+    /// Made for the first message: a system without certificates needs none before.
+    client: OnceLock<HttpClient>,
     policy: EndpointPolicy,
     timeout: Duration,
 }
 
 impl HttpSender {
     /// Creates a sender; `timeout` is that of an attempt, from the look-up of the name to the end of the answer.
-    ///
-    /// # Errors
-    /// When the system's certificates can't be read.
-    pub fn new(policy: EndpointPolicy, timeout: Duration) -> io::Result<Self> {
-        let mut tcp = HttpConnector::new_with_resolver(AdmittedAddresses(policy.clone()));
+    pub fn new(policy: EndpointPolicy, timeout: Duration) -> Self {
+        Self {
+            client: OnceLock::new(),
+            policy,
+            timeout,
+        }
+    }
+
+    fn client(&self) -> io::Result<&HttpClient> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let mut tcp = HttpConnector::new_with_resolver(AdmittedAddresses(self.policy.clone()));
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.set_nodelay(true);
@@ -59,11 +71,7 @@ impl HttpSender {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
-        Ok(Self {
-            client,
-            policy,
-            timeout,
-        })
+        Ok(self.client.get_or_init(|| client))
     }
 
     async fn attempt(&self, message: Message) -> Result<Answer, SendError> {
@@ -82,7 +90,10 @@ impl HttpSender {
             .header("webhook-signature", message.signatures)
             .body(Full::new(Bytes::from(message.body)))
             .map_err(|error| SendError(format!("the request can't be made: {error}")))?;
-        let answer = self.client.request(request).await;
+        let client = self.client().map_err(|error| {
+            SendError(format!("the system's certificates can't be read: {error}"))
+        })?;
+        let answer = client.request(request).await;
         let answer = answer.map_err(|error| SendError(causes(&error)))?;
         let found = Answer {
             status: answer.status().as_u16(),
