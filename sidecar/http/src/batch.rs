@@ -29,6 +29,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, future};
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
 use shortlink_api::{link, message, receipt};
@@ -133,17 +134,19 @@ operations! {
     }
 }
 
-/// An answer in lines: results, and the summary if the request asks for it.
-const LINES: Content = ("application/x-ndjson", |generator| {
-    let line = [of::<ResultBody>(generator), of::<SummaryBody>(generator)];
-    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
-});
+/// An answer in lines: results of a type, and the summary if the request asks for it.
+pub(super) const fn lines_of<T: JsonSchema>() -> Content {
+    ("application/x-ndjson", |generator| {
+        let line = [of::<T>(generator), of::<SummaryBody>(generator)];
+        json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
+    })
+}
+
+/// An answer in lines about links.
+const LINES: Content = lines_of::<ResultBody>();
 
 /// An answer in lines about messages.
-const MESSAGE_LINES: Content = ("application/x-ndjson", |generator| {
-    let line = [of::<MessageResult>(generator), of::<SummaryBody>(generator)];
-    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
-});
+const MESSAGE_LINES: Content = lines_of::<MessageResult>();
 
 /// The content of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -319,9 +322,7 @@ struct Context {
 impl Context {
     /// Creates the links of a chunk and returns the result of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
-        // The request has paid for its first row.
-        let paid = usize::from(chunk.first_index == 0);
-        pay(&self.caller, chunk.rows.len().saturating_sub(paid)).await;
+        pay_for(&self.caller, &chunk).await;
         let mut digest = RowsDigest::default();
         if self.kind == Kind::Messages {
             digest.add(b"messages");
@@ -386,11 +387,7 @@ impl Context {
                 .collect()
             }
         };
-        if let Some(BrokenBody(reason)) = chunk.broken {
-            let problem = Problem::malformed(format!("The body {reason}."));
-            let index = chunk.first_index + chunk.rows.len() as u64;
-            answers.push(result_of_problem(Some(index), &problem));
-        }
+        answers.extend(result_of_end(&chunk));
         Answer {
             results: answers,
             counts: teller.counts,
@@ -471,6 +468,20 @@ impl Context {
         });
         results.collect()
     }
+}
+
+/// Charges the key's rate limit for the rows of a chunk, except for the first row of all: the request has paid for that.
+async fn pay_for(caller: &Caller, chunk: &RawChunk) {
+    let paid = usize::from(chunk.first_index == 0);
+    pay(caller, chunk.rows.len().saturating_sub(paid)).await;
+}
+
+/// The result that names the reason for which the rows end early, if they do.
+fn result_of_end(chunk: &RawChunk) -> Option<String> {
+    let BrokenBody(reason) = chunk.broken.as_ref()?;
+    let problem = Problem::malformed(format!("The body {reason}."));
+    let index = chunk.first_index + chunk.rows.len() as u64;
+    Some(result_of_problem(Some(index), &problem))
 }
 
 /// Charges the key's rate limit for some units and waits for them: a batch is slowed down instead of rejected.

@@ -298,9 +298,13 @@ async fn find(
     _: MayManageWebhooks,
     IdInPath(id): IdInPath,
 ) -> Result<Json<WebhookBody>, Problem> {
-    let webhook = app.store.find_webhook(&id).await?;
-    let webhook = webhook.ok_or_else(no_such_webhook)?;
+    let webhook = existing(&app, &id).await?;
     Ok(Json(WebhookBody::new(&webhook, app.clock.now())))
+}
+
+async fn existing(app: &App, id: &str) -> Result<Webhook, Problem> {
+    let webhook = app.store.find_webhook(id).await?;
+    webhook.ok_or_else(no_such_webhook)
 }
 
 /// Changes a webhook, and answers with it.
@@ -394,8 +398,7 @@ async fn test(
     _: MayManageWebhooks,
     IdInPath(id): IdInPath,
 ) -> Result<Json<AttemptBody>, Problem> {
-    let webhook = app.store.find_webhook(&id).await?;
-    let webhook = webhook.ok_or_else(no_such_webhook)?;
+    let webhook = existing(&app, &id).await?;
     Ok(Json(app.webhooks.test(&webhook).await?.into()))
 }
 
@@ -407,8 +410,7 @@ async fn attempts(
     Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<AttemptsBody>, Problem> {
     let before = cursor::decode(cursor::ATTEMPTS, asked.cursor)?;
-    let webhook = app.store.find_webhook(&id).await?;
-    webhook.ok_or_else(no_such_webhook)?;
+    existing(&app, &id).await?;
     let limit = one_more(asked.limit);
     let attempts = app.store.webhook_attempts(&id, before, limit).await?;
     let (attempts, next_cursor) = cut(attempts, limit, |(number, _)| {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use shortlink_api::conversion::Conversion;
 use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
@@ -19,14 +19,13 @@ use shortlink_service::access::Caller;
 use vocabulary::ClickId;
 
 use super::chunks::RawChunk;
-use super::results::{Answer, Counts, SummaryBody, raw, result_of_problem, to_line};
-use super::rows::BrokenBody;
+use super::results::{Answer, Counts, raw, to_line};
 use super::said_of_all::{self, SaidOfAll};
-use super::{Incoming, Problem, pay};
+use super::{Incoming, Problem, lines_of, pay_for, result_of_end};
 use crate::app::{App, SharedApp};
 use crate::auth::own_ids;
 use crate::operation::Content;
-use crate::operation::parameter::{Parameter, of};
+use crate::operation::parameter::Parameter;
 use crate::query::only;
 use crate::words;
 
@@ -55,13 +54,7 @@ pub(crate) struct ConversionResult {
 }
 
 /// An answer in lines.
-pub(crate) const LINES: Content = ("application/x-ndjson", |generator| {
-    let line = [
-        of::<ConversionResult>(generator),
-        of::<SummaryBody>(generator),
-    ];
-    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
-});
+pub(crate) const LINES: Content = lines_of::<ConversionResult>();
 
 /// 400: an array has no line for a summary, or the delimiter is unknown.
 pub(crate) fn problems() -> [Problem; 2] {
@@ -121,9 +114,7 @@ pub(crate) async fn report(
 }
 
 async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -> Answer {
-    // The request has paid for its first row.
-    let paid = usize::from(chunk.first_index == 0);
-    pay(caller, chunk.rows.len().saturating_sub(paid)).await;
+    pay_for(caller, &chunk).await;
     let now = app.clock.now();
     let mut reported = Vec::with_capacity(chunk.rows.len());
     let rows = chunk.rows.iter().map(|row| {
@@ -176,11 +167,7 @@ async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -
             })
         })
         .collect();
-    if let Some(BrokenBody(reason)) = chunk.broken {
-        let problem = Problem::malformed(format!("The body {reason}."));
-        let index = chunk.first_index + chunk.rows.len() as u64;
-        results.push(result_of_problem(Some(index), &problem));
-    }
+    results.extend(result_of_end(&chunk));
     Answer { results, counts }
 }
 

@@ -10,7 +10,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
 use shortlink_api::receipt;
@@ -19,22 +19,17 @@ use shortlink_service::access::Caller;
 use vocabulary::CampaignId;
 
 use super::chunks::RawChunk;
-use super::results::{Answer, Counts, SummaryBody, result_of_problem, to_line};
-use super::rows::BrokenBody;
+use super::results::{Answer, Counts, raw, to_line};
 use super::said_of_all::OF_OTHERS;
-use super::{Incoming, pay};
+use super::{Incoming, lines_of, pay_for, result_of_end};
 use crate::app::SharedApp;
 use crate::auth::{MayWriteReceipts, own_ids};
 use crate::operation::Content;
-use crate::operation::parameter::of;
 use crate::problem::{Problem, ProblemBody};
 use crate::query::only;
 
 /// An answer in lines.
-pub(super) const LINES: Content = (
-    "application/x-ndjson",
-    |generator| json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": [of::<ReceiptResult>(generator), of::<SummaryBody>(generator)] } }),
-);
+pub(super) const LINES: Content = lines_of::<ReceiptResult>();
 
 /// The result of a receipt.
 #[derive(Serialize, JsonSchema)]
@@ -84,9 +79,7 @@ async fn answer(
     campaign: Option<CampaignId>,
     chunk: RawChunk,
 ) -> Answer {
-    // The request has paid for its first row.
-    let paid = usize::from(chunk.first_index == 0);
-    pay(caller, chunk.rows.len().saturating_sub(paid)).await;
+    pay_for(caller, &chunk).await;
     let rows = chunk.rows.iter();
     let rows = rows.map(|row| row.members(&chunk.names, app.body_limit_bytes));
     let read: Vec<(Option<String>, Result<DeliveryReceipt, Problem>)> = rows
@@ -120,7 +113,7 @@ async fn answer(
             Ok(status) => (status, None),
             Err(problem) => {
                 let (status, text) = problem.to_json();
-                (status.as_u16(), RawValue::from_string(text).ok())
+                (status.as_u16(), raw(text))
             }
         };
         counts.count(status);
@@ -135,11 +128,7 @@ async fn answer(
     app.visit_counters
         .receipts
         .fetch_add(accepted, Ordering::Relaxed);
-    if let Some(BrokenBody(reason)) = chunk.broken {
-        let problem = Problem::malformed(format!("The body {reason}."));
-        let index = chunk.first_index + chunk.rows.len() as u64;
-        results.push(result_of_problem(Some(index), &problem));
-    }
+    results.extend(result_of_end(&chunk));
     Answer { results, counts }
 }
 
