@@ -368,6 +368,16 @@ impl Nginx {
         old
     }
 
+    /// Waits until workers are ending or gone: they take no new connections any more.
+    pub fn wait_for_ending_of(&self, old: &[u32]) {
+        until("the old workers are ending", SOON, || {
+            old.iter().all(|pid| {
+                let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                title.contains("shutting down") || title.is_empty()
+            })
+        });
+    }
+
     /// Waits until workers are gone.
     pub fn wait_for_end_of(&self, old: &[u32]) {
         until("the old workers are gone", SOON, || {

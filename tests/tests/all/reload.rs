@@ -274,14 +274,6 @@ fn has_read_all(port: u16) -> bool {
     unread.next().is_none()
 }
 
-/// Returns whether all workers have an ending worker's process title, or are gone.
-fn are_ending(workers: &[u32]) -> bool {
-    workers.iter().all(|pid| {
-        let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        title.contains("shutting down") || title.is_empty()
-    })
-}
-
 #[test]
 fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     let visits = "batch=100 interval=200ms";
@@ -302,7 +294,7 @@ fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     let port = stack.nginx.public_port;
     until("half of each is read", SOON, || has_read_all(port));
     let old = stack.nginx.begin_reload();
-    until("the old workers are ending", SOON, || are_ending(&old));
+    stack.nginx.wait_for_ending_of(&old);
     // Longer than a worker that ends waits for what it has recorded up to then.
     pass(Duration::from_millis(1200));
     // No other server knows the links.
