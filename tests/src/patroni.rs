@@ -212,6 +212,14 @@ impl Patroni {
         output.status.success().then(|| answer.trim().to_owned())
     }
 
+    /// Has all servers but one, which may hang, show the timeline that they follow: they would within
+    /// `checkpoint_timeout`. A standby shows it only after the primary.
+    pub fn show_timelines(&self, hung: usize) {
+        for node in (0..SERVERS).filter(|node| *node != hung) {
+            let _ = self.ask(node, "CHECKPOINT");
+        }
+    }
+
     /// Kills a server and its Patroni.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].signal(Signal::SIGKILL);

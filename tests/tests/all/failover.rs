@@ -1,4 +1,5 @@
-//! PostgreSQL with automatic failover: the leader of a real cluster is killed, hangs, is cut off and is moved, under load.
+//! PostgreSQL with automatic failover: the leader of a real cluster is killed, hangs, is cut off and is moved, under load,
+//! while lists are read from its standbys.
 //!
 //! `--nocapture` prints how long each failover took, and how much was tested.
 
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use shortlink_tests::chance::Chance;
 use shortlink_tests::http::{self, Response};
 use shortlink_tests::made::Made;
+use shortlink_tests::metrics::Page;
 use shortlink_tests::patroni::Patroni;
 use shortlink_tests::proxy::Mode;
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
@@ -23,6 +25,9 @@ const FAILOVER: Duration = Duration::from_secs(40);
 
 /// The limit for a link to be created once another server takes changes.
 const BACK: Duration = Duration::from_secs(5);
+
+/// The limit for the age of what is read from a standby.
+const MAX_LAG: Duration = Duration::from_secs(10);
 
 /// The number of rows of a batch.
 const ROWS: usize = 40;
@@ -247,8 +252,8 @@ fn nothing_acknowledged_is_lost_when_postgres_fails_over() {
         let variable = format!("SHORTLINK_DATABASE__{name}_TIMEOUT_MS");
         stack.sidecar.environment.push((variable, value.to_owned()));
     }
-    stack.sidecar.stop();
-    stack.sidecar.start_again();
+    let standbys = cluster.url().replace("=read-write", "=standby");
+    stack.sidecar.read_from(&standbys, MAX_LAG);
     let unpublished = stack.sidecar.sample(500, &[]);
     let ledger = Ledger::default();
     let client = || Client {
@@ -269,6 +274,12 @@ fn nothing_acknowledged_is_lost_when_postgres_fails_over() {
         scope.spawn(move || ledger.follow(public));
         scope.spawn(|| ledger.follow_unpublished(public, &unpublished));
 
+        let port = stack.sidecar.port;
+        let reads = || {
+            let page = http::get(port, "/metrics");
+            let page = Page::read(&String::from_utf8_lossy(&page.body));
+            page.sum("shortlink_replica_reads_total")
+        };
         let over = |cluster: &Patroni, old, fault: &str, at: Instant| {
             eventually("another server is the primary", FAILOVER, || {
                 cluster.primary_except(Some(old))
@@ -289,6 +300,12 @@ fn nothing_acknowledged_is_lost_when_postgres_fails_over() {
             );
             ledger.made().push(made);
             ledger.wait_for_more();
+            let before = reads();
+            until("a standby is read again", SOON, || {
+                cluster.show_timelines(old);
+                client.send("GET", "/v1/links?limit=1", &[], "");
+                reads() > before
+            });
         };
         let begin = |cluster: &Patroni| {
             cluster.wait_until_complete();
