@@ -8,6 +8,7 @@ pub mod annotation;
 pub mod announcement;
 pub mod api_key;
 pub mod audit;
+pub mod blocks;
 pub mod bulk;
 pub mod campaign;
 pub mod clock;

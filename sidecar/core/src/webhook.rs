@@ -53,6 +53,8 @@ named! {
     pub enum EventType: "event" {
         /// A link was visited.
         LinkClicked = "link.clicked",
+        /// A link has expired: its time was over, it had as many visits as it was to have, or none for too long.
+        LinkExpired = "link.expired",
         /// A campaign was created.
         CampaignCreated = "campaign.created",
         /// A campaign was changed.
@@ -63,6 +65,10 @@ named! {
         CampaignResumed = "campaign.resumed",
         /// A campaign was revoked.
         CampaignRevoked = "campaign.revoked",
+        /// All rows of a batch have been processed.
+        UploadFinished = "upload.finished",
+        /// A short domain is suspected to be blocked, by all networks or by one.
+        DomainSuspectedBlocked = "domain.suspected_blocked",
     }
 }
 
@@ -119,6 +125,11 @@ impl WebhookSettings {
     pub fn wants_events(&self) -> bool {
         let others = self.events.iter().any(|it| *it != EventType::LinkClicked);
         self.wants_first_clicks() || others
+    }
+
+    /// Reports whether the expiry of links is an event.
+    pub fn wants_expiry(&self) -> bool {
+        self.events.contains(&EventType::LinkExpired)
     }
 
     /// Reports whether every visit can be an event.

@@ -61,7 +61,7 @@ pub struct App {
     /// Knowledge of the replica, if the database has one.
     pub replica: Option<ReplicaState>,
     /// The short domains that nginx announces.
-    pub domains: Domains,
+    pub domains: Arc<Domains>,
     /// Counts of answers.
     pub answers: AnswerCounters,
     /// Counts of rows of conversions.

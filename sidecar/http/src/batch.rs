@@ -10,6 +10,7 @@
 
 mod chunks;
 pub(super) mod conversions;
+mod finishing;
 mod futile;
 mod messages;
 mod receipts;
@@ -28,7 +29,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, future};
+use futures_util::{FutureExt, StreamExt, future};
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
@@ -39,6 +40,7 @@ use shortlink_core::trace;
 use shortlink_service::access::{Caller, ChargeError};
 use shortlink_service::new_link::{LinkError, NewLink};
 use shortlink_service::repeat::{RowResult, RowsDigest};
+use shortlink_store::UploadEnd;
 
 use super::app::{App, SharedApp};
 use super::auth::MayWrite;
@@ -53,6 +55,7 @@ use super::problem::Problem;
 use super::qr::no_domain;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
+use finishing::{Finish, finishing};
 use futile::until_futile;
 use receipts::{ReceiptResult, create as store_receipts};
 use results::{
@@ -213,11 +216,16 @@ async fn answer(
         upload,
         idempotency_key,
     });
+    let finish: Finish = {
+        let context = Arc::clone(&context);
+        Box::new(move |counts| async move { context.finish(counts).await }.boxed())
+    };
     let answer = move |chunk| {
         let context = Arc::clone(&context);
         async move { context.answer(chunk).await }
     };
-    let response = incoming.stream(body, waits, Some(upload), answer).await?;
+    let of = Some((upload, finish));
+    let response = incoming.stream(body, waits, of, answer).await?;
     Ok(([(UPLOAD_ID, upload.to_string())], response).into_response())
 }
 
@@ -264,12 +272,12 @@ impl Incoming {
     }
 
     /// Reads the rows in chunks, and streams what `answer` returns for each. `waits` fills the chunks; the summary names
-    /// the upload.
+    /// the upload, whose end is stored.
     async fn stream<F: Future<Output = Answer> + Send + 'static>(
         self,
         body: Body,
         waits: bool,
-        upload: Option<UploadId>,
+        upload: Option<(UploadId, Finish)>,
         answer: impl Fn(RawChunk) -> F + Send + 'static,
     ) -> Result<Response, Problem> {
         // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
@@ -280,6 +288,7 @@ impl Incoming {
             // A body that does not come in time is reported by the reader of its rows.
             drop(tokio::time::timeout(BODY_PATIENCE, first).await);
         }
+        let (upload, finish) = upload.unzip();
         let bytes = Arc::new(AtomicU64::new(0));
         let summed = self.has_summary.then(|| (Arc::clone(&bytes), upload));
         let mut chunks = Box::pin(chunks(body, self.rows, waits, bytes).peekable());
@@ -296,7 +305,7 @@ impl Incoming {
             .map(move |chunk| trace::spawn(answer(chunk)))
             .buffered(CHUNKS_AT_ONCE)
             .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));
-        let results = until_futile(results, has_ended);
+        let results = finishing(until_futile(results, has_ended), finish);
         let (media_type, body) = if self.answers_array {
             ("application/json", Body::from_stream(array(results)))
         } else {
@@ -391,7 +400,35 @@ impl Context {
         Answer {
             results: answers,
             counts: teller.counts,
+            is_cut_off: chunk.broken.is_some(),
         }
+    }
+
+    /// Stores the end of the batch, whose outcomes are these.
+    async fn finish(&self, counts: Counts) -> Option<Answer> {
+        let request = self.idempotency_key.clone();
+        let mut data = Map::new();
+        let kind = match self.kind {
+            Kind::Links => "links",
+            Kind::Messages => "messages",
+        };
+        data.insert("kind".to_owned(), kind.into());
+        if let Ok(Value::Object(counts)) = serde_json::to_value(counts) {
+            data.extend(counts);
+        }
+        let end = UploadEnd {
+            upload: self.upload,
+            campaign: self.said.campaign_id,
+            request: request.map(|it| (self.caller.key().id.clone(), it)),
+            data,
+        };
+        let now = self.app.clock.now();
+        let stored = self.app.store.finish_upload(end, now).await;
+        let problem = Problem::from(stored.err()?);
+        Some(Answer {
+            results: vec![result_of_problem(None, &problem)],
+            ..Answer::default()
+        })
     }
 
     /// Creates links together, once if the request has an idempotency key.

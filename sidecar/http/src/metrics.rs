@@ -2,6 +2,7 @@
 //!
 //! Every counter is present from the start with 0, so that an alert on a rate sees the first event.
 
+mod domains;
 mod process;
 mod text;
 mod webhooks;
@@ -282,6 +283,7 @@ async fn database(app: &App, has_clickhouse: bool, text: &mut Text) -> Result<()
             "Visits that could not be read and are in quarantine." = app.store.count_quarantine().await?;
     }
     webhooks::state(app, text).await?;
+    domains::blocks(app, text).await?;
     let usage = app.codespace.usage().await?;
     let lengths: Vec<String> = usage.iter().map(|it| it.length.to_string()).collect();
     let all = || lengths.iter().zip(&usage);

@@ -228,12 +228,12 @@ impl Service {
             store: Arc::clone(&kept.store),
             listings: Arc::clone(&kept.store),
             replica: None,
-            domains: Domains::new(
+            domains: Arc::new(Domains::new(
                 Arc::clone(&kept.store),
                 None,
                 Arc::clone(&shared_clock),
                 TaskTracker::new(),
-            ),
+            )),
             answers: AnswerCounters::default(),
             conversions: ConversionCounters::default(),
             requests: Requests::default(),

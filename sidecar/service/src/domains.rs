@@ -1,6 +1,7 @@
 //! The short domains configured in every nginx, their visits, and detection of suspected blocked
 //! ones.
 
+pub mod blocks;
 pub mod fall;
 pub mod network;
 

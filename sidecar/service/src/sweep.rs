@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::clock::Clock;
-use shortlink_core::ports::{End, EndPlace, Place, RecordIndex, Stood};
+use shortlink_core::ports::{End, EndPlace, RecordIndex, Stood};
 use shortlink_core::records::{Drift, first_fields};
 use shortlink_store::Store;
 use vocabulary::Code;
@@ -169,7 +169,7 @@ impl Sweep {
             // A new lane begins where a sweep without lanes was.
             note = self.store.note(Self::NAME).await?;
         }
-        let after = note.as_deref().and_then(read_place);
+        let after = note.as_deref().and_then(EndPlace::read);
         let after = after.unwrap_or(EndPlace::START);
         let until = self.clock.now() - LAG;
         let page = self
@@ -181,7 +181,7 @@ impl Sweep {
         };
         self.index.fill(&page.records).await?;
         self.swept.expired += page.records.len() as u64;
-        let text = format!("{} {}", next.at, next.place.0);
+        let text = next.to_string();
         self.store.take_note(&name, Some(text)).await?;
         Ok(true)
     }
@@ -257,14 +257,6 @@ pub(super) fn is_nothing(stood: &Stood) -> bool {
         Stood::Text(text) => matches!(first_fields(text), Some((b"404", _))),
         Stood::OtherType => false,
     }
-}
-
-fn read_place(text: &str) -> Option<EndPlace> {
-    let (second, place) = text.split_once(' ')?;
-    Some(EndPlace {
-        at: second.parse().ok()?,
-        place: Place(place.parse().ok()?),
-    })
 }
 
 #[cfg(test)]

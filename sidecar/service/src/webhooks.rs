@@ -1,7 +1,9 @@
-//! Webhooks: creation, changes, secrets and tests. [`delivery`] sends their events.
+//! Webhooks: creation, changes, secrets and tests. [`delivery`] sends their events; [`expiry`] finds those of expired
+//! links.
 
 pub mod delivery;
 mod endpoint;
+pub mod expiry;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

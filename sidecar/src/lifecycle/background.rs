@@ -12,6 +12,7 @@ use shortlink_http::describe_visit;
 use shortlink_service::behaviour::{self, Behaviour};
 use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::codes::leases;
+use shortlink_service::domains::blocks::{self, WatchBlocks};
 use shortlink_service::drift::Inspector;
 use shortlink_service::housekeeping::{self, AbsentReaders, MissingTargets, OldKeys, OldResults};
 use shortlink_service::jobs::{Claims, Job, Members, Next, Run, lanes};
@@ -24,6 +25,7 @@ use shortlink_service::sweep::{Stage, Sweep, Swept};
 use shortlink_service::unvisited::{Expired, Unvisited};
 use shortlink_service::visits::{self, VisitWriter};
 use shortlink_service::webhooks::delivery::{self, Delivery};
+use shortlink_service::webhooks::expiry::{self, ReportExpired};
 use shortlink_store::ReplicaWatch;
 use tokio_util::sync::CancellationToken;
 
@@ -163,6 +165,11 @@ impl Starter<'_> {
             rng: random::generator()?,
         });
         self.run(delivery, delivery::EVERY);
+        let expired = ReportExpired {
+            store: Arc::clone(&self.claims.store),
+            clock: Arc::clone(&self.claims.clock),
+        };
+        self.run(expired, expiry::EVERY);
         Ok(())
     }
 
@@ -230,6 +237,12 @@ impl Starter<'_> {
             config.visits.hours_retention,
         );
         self.run(behaviour, behaviour::every(delay));
+        let blocks = WatchBlocks {
+            domains: Arc::clone(&self.parts.domains),
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+        };
+        self.run(blocks, blocks::EVERY);
         let people = People::in_background(Arc::clone(store), Arc::clone(clock));
         self.run(people, COUNT_PEOPLE_EVERY);
         if let (Some(days), Some(every)) = (

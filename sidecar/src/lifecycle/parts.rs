@@ -71,6 +71,8 @@ pub(super) struct Parts {
     pub(super) enrichment: Option<Arc<Enrichment>>,
     pub(super) live: Option<Arc<LiveVisits>>,
     pub(super) feed: Arc<VisitFeed>,
+    /// The short domains that nginx announces.
+    pub(super) domains: Arc<Domains>,
     /// Sends messages to the endpoints of webhooks.
     pub(super) sender: Arc<dyn MessageSender>,
     pub(super) webhook_counters: Arc<WebhookCounters>,
@@ -152,6 +154,13 @@ impl Parts {
             Arc::clone(&publisher),
             Arc::clone(&clock),
         );
+        let tasks = TaskTracker::new();
+        let domains = Domains::new(
+            Arc::clone(&store),
+            queue.clone().map(|queue| queue as _),
+            Arc::clone(&clock),
+            tasks.clone(),
+        );
         let parts = Self {
             holder,
             clock,
@@ -170,9 +179,10 @@ impl Parts {
             enrichment,
             live,
             feed,
+            domains: Arc::new(domains),
             sender: Arc::new(sender),
             webhook_counters: Arc::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             config,
         };
         Ok((parts, worker))
@@ -244,12 +254,7 @@ impl Parts {
             store: store(),
             listings: listings(),
             replica: self.replica_state(),
-            domains: Domains::new(
-                store(),
-                self.visits.clone().map(|queue| queue as _),
-                clock(),
-                self.tasks.clone(),
-            ),
+            domains: Arc::clone(&self.domains),
             answers: AnswerCounters::default(),
             conversions: ConversionCounters::default(),
             requests: Requests::default(),

@@ -197,7 +197,7 @@ async fn report(
         visit: None,
         data: Some(data.to_string()),
     };
-    events::report(db, event, entry.at).await
+    events::report(db, &[event], entry.at).await
 }
 
 /// Has a campaign wait to be published, in the transaction that has stored it.

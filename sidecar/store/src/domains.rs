@@ -1,15 +1,24 @@
-//! The latest announcement of each nginx about the short domains, so that every sidecar can show all.
+//! The latest announcement of each nginx about the short domains, so that every sidecar can show all; and the domains
+//! that are suspected to be blocked, so that each suspicion is reported once.
 
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::announcement::{Announcement, Heard};
+use shortlink_core::blocks::{Block, Blocks};
 use shortlink_core::ports::{MAX_NODES, StoreError};
+use shortlink_core::webhook::EventType;
 
 use super::Store;
+use super::claims::{note_of, write_note};
+use super::db::Db;
 use super::sql::sql;
 use super::value::{Row, args};
+use super::webhooks::events::{self, NewEvent};
 
 /// Time without announcements after which a node makes way for another. Each confirms its own every minute.
 const SILENT: SignedDuration = SignedDuration::from_mins(5);
+
+/// The name of the note with the suspected blocks.
+const BLOCKS: &str = "suspected blocks";
 
 impl Store {
     /// Deletes the announcements of nodes that were last heard before `forget_before`, and stores a node's announcement in
@@ -69,6 +78,19 @@ impl Store {
         .await
     }
 
+    /// Takes the suspected blocks of an evaluation, and reports new ones to webhooks.
+    pub async fn note_blocks(&self, found: Vec<Block>, now: Timestamp) -> Result<(), StoreError> {
+        self.run_tx("note suspected blocks", (found, now), |db, (found, now)| {
+            Box::pin(note_blocks(db, found, *now))
+        })
+        .await
+    }
+
+    /// The suspected blocks of the last evaluations, by any process.
+    pub async fn blocks(&self) -> Result<Blocks, StoreError> {
+        Ok(read_blocks(self.note(BLOCKS).await?.as_deref()))
+    }
+
     /// Lists all nodes' announcements, by the nodes' names.
     pub async fn list_domains(&self) -> Result<Vec<Heard>, StoreError> {
         // There are as many rows as nodes: an index has nothing to say.
@@ -79,6 +101,27 @@ impl Store {
         self.all("read what nginx says of domains", sql, args![], read)
             .await
     }
+}
+
+fn read_blocks(note: Option<&str>) -> Blocks {
+    let blocks = note.and_then(|text| serde_json::from_str(text).ok());
+    blocks.unwrap_or_default()
+}
+
+async fn note_blocks(db: &mut Db<'_>, found: &[Block], now: Timestamp) -> Result<(), sqlx::Error> {
+    let mut blocks = read_blocks(note_of(db, BLOCKS).await?.as_deref());
+    let new = blocks.update(found.to_vec(), now);
+    let text = serde_json::to_string(&blocks).unwrap_or_default();
+    write_note(db, BLOCKS, &text).await?;
+    let events = new.into_iter().map(|block| NewEvent {
+        event: EventType::DomainSuspectedBlocked,
+        campaign: None,
+        subject: format!("domain:{}", block.domain),
+        visit: None,
+        data: serde_json::to_string(&block).ok(),
+    });
+    let events: Vec<NewEvent> = events.collect();
+    events::report(db, &events, now).await
 }
 
 fn read(row: &Row) -> Result<Heard, sqlx::Error> {

@@ -21,6 +21,7 @@ use super::value::{Row, args, invalid, is_storable};
 use super::{Store, audit, changes, digests, history, listing, tags};
 use crate::past::NOBODY;
 use crate::texts::of_tags;
+use crate::webhooks::expiry;
 
 const FIND_BY_DIGEST: Sql = sql!(
     "SELECT ",
@@ -281,6 +282,10 @@ async fn edit(
             revision: link.revision,
         });
         changes::append(db, receipt.0.iter(), link.updated_at).await?;
+    }
+    if let Edit::Changed(link) = &edit {
+        let changed = [(id, before.valid_until, link)];
+        expiry::report_changed(db, changed.into_iter(), link.updated_at).await?;
     }
     Ok(Some(Edited { edit, receipt }))
 }

@@ -11,6 +11,7 @@ mod conversions;
 mod domains;
 mod erased_values;
 mod erasure;
+mod events;
 mod exports;
 pub(super) mod keys;
 pub(super) mod listing;

@@ -161,8 +161,7 @@ impl Store {
         self.read("read expired links", args, |db, args| {
             Box::pin(async move {
                 let (after, now, limit, slice) = *args;
-                let until = now.as_second();
-                let (ids, next) = ended(db, WALK_BY_EXPIRY, after, until, limit, slice).await?;
+                let (ids, next) = expired(db, after, now, limit, slice).await?;
                 let mut records = Records::at(now);
                 for (_, link) in find_by_id::<Vec<_>>(db, ids).await? {
                     records.push(&link);
@@ -205,6 +204,18 @@ impl Store {
         })
         .await
     }
+}
+
+/// The ids of a lane's links among the next ones whose expiry is not behind a time, and the place of the last of all of
+/// them.
+pub(super) async fn expired(
+    db: &mut Db<'_>,
+    after: EndPlace,
+    until: Timestamp,
+    limit: u32,
+    slice: Slice,
+) -> Result<(Vec<i64>, Option<EndPlace>), sqlx::Error> {
+    ended(db, WALK_BY_EXPIRY, after, until.as_second(), limit, slice).await
 }
 
 /// The ids of a lane's links among the next ones of an index, and the place of the last of all of them.

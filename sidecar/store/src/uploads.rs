@@ -2,13 +2,23 @@
 //!
 //! An upload has as many links as a file has rows, so none has an entry of its own: noted are the moments at which an
 //! upload has created links, one for each part that was stored together, and the index by age has the links of a moment.
+//! The end of an upload is an event of webhooks.
 
 use std::collections::BTreeSet;
 
-use shortlink_core::link::Link;
+use jiff::Timestamp;
+use serde_json::{Map, Value as Json};
+use shortlink_core::link::{Link, UploadId};
+use shortlink_core::ports::StoreError;
+use shortlink_core::webhook::EventType;
+use vocabulary::CampaignId;
 
+use super::Store;
 use super::db::Db;
 use super::sql::{Sql, sql, table};
+use super::texts::of_outcomes;
+use super::value::args;
+use super::webhooks::events::{self, NewEvent};
 
 const ADD: Sql = sql!(
     "INSERT INTO upload_moments (upload, link_created_at) SELECT upload, created_at FROM ",
@@ -59,4 +69,69 @@ pub(super) async fn remove(
     );
     db.delete(from, key, rows, end, |_row| Ok(())).await?;
     Ok(())
+}
+
+/// The end of a batch, all of whose rows were processed.
+#[derive(Clone, Debug)]
+pub struct UploadEnd {
+    /// The upload.
+    pub upload: UploadId,
+    /// The campaign that the request names for its rows.
+    pub campaign: Option<CampaignId>,
+    /// The id of the API key and the idempotency key of the request: its end is reported once, however often it is sent.
+    pub request: Option<(String, String)>,
+    /// The kind of its rows and their numbers, as a webhook gets them.
+    pub data: Map<String, Json>,
+}
+
+/// The number of the chunk that stands for the end of a request. No request has so many chunks.
+const END: u32 = u32::MAX;
+
+impl Store {
+    /// Reports the end of a batch to webhooks, if there are any.
+    pub async fn finish_upload(&self, end: UploadEnd, now: Timestamp) -> Result<(), StoreError> {
+        let found = self.one("look for webhooks", events::ANY, &[], |_row| Ok(()));
+        if found.await?.is_none() {
+            return Ok(());
+        }
+        let args = (end, now);
+        self.run_tx("store the end of an upload", args, |db, (end, now)| {
+            Box::pin(finish(db, end, *now))
+        })
+        .await
+    }
+}
+
+async fn finish(db: &mut Db<'_>, end: &UploadEnd, now: Timestamp) -> Result<(), sqlx::Error> {
+    if let Some((key_id, idempotency_key)) = &end.request {
+        let sql = sql!(
+            "INSERT INTO idempotent_chunks (key_id, idempotency_key, chunk, digest, rows, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (key_id, idempotency_key, chunk) DO NOTHING"
+        );
+        let digest = [0_u8; 32];
+        let values = args![
+            key_id,
+            idempotency_key,
+            END,
+            digest.as_slice(),
+            of_outcomes(&[]),
+            now
+        ];
+        if db.run(sql, values).await? == 0 {
+            return Ok(());
+        }
+    }
+    let mut data = Map::new();
+    data.insert("uploadId".to_owned(), end.upload.to_string().into());
+    let campaign = end.campaign.map(|id| id.to_string());
+    data.insert("campaignId".to_owned(), campaign.into());
+    data.extend(end.data.clone());
+    let event = NewEvent {
+        event: EventType::UploadFinished,
+        campaign: end.campaign.map(|id| id.get().cast_signed()),
+        subject: format!("upload:{}", end.upload),
+        visit: None,
+        data: Some(Json::from(data).to_string()),
+    };
+    events::report(db, &[event], now).await
 }

@@ -5,6 +5,7 @@
 
 mod attempts;
 pub(crate) mod events;
+pub(crate) mod expiry;
 
 use std::sync::Arc;
 
@@ -209,6 +210,7 @@ async fn create(
     }
     let reached = events::last(db, in_clickhouse).await?;
     events::mark(db, reached, webhook.created_at).await?;
+    expiry::begin(db, &webhook.settings, webhook.created_at).await?;
     let webhook = Webhook {
         progress: Progress::at(reached),
         ..webhook.clone()
@@ -271,6 +273,7 @@ async fn edit(
             }
             let last = events::last(db, in_clickhouse).await?;
             begin(&mut webhook, &before.settings, last);
+            expiry::begin(db, &webhook.settings, now).await?;
             let former = shown(&before.settings);
             detail = shown(&webhook.settings);
             detail.retain(|name, value| former.get(name) != Some(value));

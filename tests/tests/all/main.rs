@@ -90,5 +90,6 @@ mod visits_stored;
 mod visits_topologies;
 mod warehouse;
 mod watch;
+mod webhook_events;
 mod webhooks;
 mod whole;

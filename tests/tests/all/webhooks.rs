@@ -39,35 +39,35 @@ const AHEAD: u64 = 2000;
 /// The limit until another sidecar delivers the events of one that was killed: its claim expires after six seconds.
 const TAKEN_OVER: Duration = Duration::from_secs(60);
 
-const STREAM: &str = "sl:v:{0}";
+pub(super) const STREAM: &str = "sl:v:{0}";
 
-const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
+pub(super) const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
                      Version/17.2 Mobile/15E148 Safari/604.1";
 
-const SETTINGS: &str = "[visits]\njudge_after_s = 0\n\
+pub(super) const SETTINGS: &str = "[visits]\njudge_after_s = 0\n\
                         [webhooks]\nplain_http = true\nallowed_networks = [\"127.0.0.0/8\"]\n";
 
 /// An endpoint: it checks signatures, refuses some messages, and stores the events of the others as they come.
-struct Endpoint {
+pub(super) struct Endpoint {
     port: u16,
-    received: Arc<Received>,
+    pub(super) received: Arc<Received>,
 }
 
 #[derive(Default)]
-struct Received {
+pub(super) struct Received {
     secret: Mutex<String>,
     messages: AtomicU64,
     /// Each message with a number that is divisible by this is refused; none if it is 0.
     refused: AtomicU64,
     /// Events in the order of their arrival, again each time.
-    events: Mutex<Vec<Value>>,
+    pub(super) events: Mutex<Vec<Value>>,
     ids: Mutex<BTreeSet<String>>,
     /// The number of signatures of the last message.
     signatures: AtomicU64,
 }
 
 impl Endpoint {
-    fn start(refused: u64) -> Self {
+    pub(super) fn start(refused: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let received = Arc::new(Received::default());
@@ -164,7 +164,7 @@ fn is_signed(secret: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> b
 }
 
 /// Creates a webhook for an endpoint; returns its id.
-fn create(sidecar: &Sidecar, key: &str, endpoint: &Endpoint, members: &Value) -> String {
+pub(super) fn create(sidecar: &Sidecar, key: &str, endpoint: &Endpoint, members: &Value) -> String {
     let mut body = json!({"name": "test", "url": endpoint.url()});
     for (name, value) in members.as_object().expect("members") {
         body[name] = value.clone();

@@ -67,7 +67,23 @@ pub struct EndPlace {
     pub place: Place,
 }
 
+/// The text of a place, which a later process continues at.
+impl std::fmt::Display for EndPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.at, self.place.0)
+    }
+}
+
 impl EndPlace {
+    /// Reads its text; `None` if it is none.
+    pub fn read(text: &str) -> Option<Self> {
+        let (at, place) = text.split_once(' ')?;
+        Some(Self {
+            at: at.parse().ok()?,
+            place: Place(place.parse().ok()?),
+        })
+    }
+
     /// Before all links.
     pub const START: Self = Self {
         at: 0,

@@ -168,7 +168,11 @@ async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -
         })
         .collect();
     results.extend(result_of_end(&chunk));
-    Answer { results, counts }
+    Answer {
+        results,
+        counts,
+        is_cut_off: chunk.broken.is_some(),
+    }
 }
 
 /// Reads a row.

@@ -46,6 +46,7 @@ fn unread(rows: u64) -> Answer {
     ));
     Answer {
         results: vec![result_of_problem(None, &problem)],
+        is_cut_off: true,
         ..Answer::default()
     }
 }

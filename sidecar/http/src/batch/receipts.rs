@@ -129,7 +129,11 @@ async fn answer(
         .receipts
         .fetch_add(accepted, Ordering::Relaxed);
     results.extend(result_of_end(&chunk));
-    Answer { results, counts }
+    Answer {
+        results,
+        counts,
+        is_cut_off: chunk.broken.is_some(),
+    }
 }
 
 fn unknown(of: &ReceiptOf) -> Problem {

@@ -33,6 +33,8 @@ use crate::words;
 pub(super) struct Answer {
     pub(super) results: Vec<String>,
     pub(super) counts: Counts,
+    /// The rows behind it were not read, or its own not processed.
+    pub(super) is_cut_off: bool,
 }
 
 impl Answer {
@@ -40,6 +42,7 @@ impl Answer {
     pub(super) fn broken_off() -> Self {
         Self {
             results: vec![result_of_problem(None, &Problem::internal())],
+            is_cut_off: true,
             ..Self::default()
         }
     }
@@ -75,7 +78,7 @@ impl Counts {
         });
     }
 
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.created += other.created;
         self.existing += other.existing;

@@ -177,7 +177,12 @@ impl Endpoint {
             (id, at) = (click_id(visit.visit.number, visit.visit.at), visit.visit.at);
             data = describe(*visit);
         } else {
-            let of_others = |ids: &Vec<_>| event.campaign.is_some_and(|id| !ids.contains(&id));
+            // A batch whose rows name campaigns, and a short domain, can concern any of them.
+            let is_of_link = event.event == EventType::LinkExpired.name();
+            let of_others = |ids: &Vec<_>| match event.campaign {
+                Some(id) => !ids.contains(&id),
+                None => is_of_link,
+            };
             if settings.campaigns.as_ref().is_some_and(of_others) {
                 return;
             }

@@ -14,6 +14,7 @@ use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
 use super::super::visits::{click_ids, erasing, erasure};
+use super::super::webhooks::expiry;
 use super::super::{changes, conversions, links, listing};
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
@@ -338,6 +339,7 @@ async fn change(
         action,
     });
     let mut outcomes = Vec::with_capacity(found.len());
+    let mut changed = Vec::new();
     for (id, before) in found {
         let code = before.code;
         if job
@@ -359,6 +361,7 @@ async fn change(
         };
         if outcome == BulkOutcome::Changed {
             links::store(db, id, by, &before, &link).await?;
+            changed.push((id, before.valid_until, step.links.len()));
         }
         step.receipt.0.push(OutboxSpan {
             first: id,
@@ -368,5 +371,8 @@ async fn change(
         step.links.push(link);
     }
     changes::append(db, step.receipt.0.iter(), now).await?;
+    let changed = changed.into_iter();
+    let changed = changed.map(|(id, before, place)| (id, before, &step.links[place]));
+    expiry::report_changed(db, changed, now).await?;
     Ok(outcomes)
 }

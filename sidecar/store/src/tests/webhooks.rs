@@ -35,7 +35,7 @@ in_every_store! {
 
 const AT: &str = "2026-06-01T12:00:00Z";
 
-fn webhook(clicks: Clicks) -> Webhook {
+pub(super) fn webhook(clicks: Clicks) -> Webhook {
     Webhook {
         id: "wh_1".to_owned(),
         settings: WebhookSettings {
@@ -63,7 +63,7 @@ fn webhook(clicks: Clicks) -> Webhook {
     }
 }
 
-async fn created(store: &Store, webhook: Webhook) -> Webhook {
+pub(super) async fn created(store: &Store, webhook: Webhook) -> Webhook {
     match store.create_webhook(webhook).await.expect("a store") {
         WebhookChanged::Done(webhook) => *webhook,
         other => panic!("{other:?}"),

@@ -85,15 +85,17 @@ pub(crate) async fn append(
     db.insert(into, types, sql!(""), rows).await
 }
 
-/// Stores an event, if a webhook gets such ones. The transaction locks nothing after this.
+/// Finds a webhook.
+pub(crate) const ANY: Sql = sql!("SELECT 1 AS found FROM webhooks LIMIT 1");
+
+/// Stores events, if there are webhooks. The transaction locks nothing after this.
 pub(crate) async fn report(
     db: &mut Db<'_>,
-    event: NewEvent,
+    events: &[NewEvent],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let sql = sql!("SELECT 1 AS found FROM webhooks LIMIT 1");
-    if db.one(sql, &[], |_row| Ok(())).await?.is_some() {
-        append(db, &[event], now).await?;
+    if db.one(ANY, &[], |_row| Ok(())).await?.is_some() {
+        append(db, events, now).await?;
     }
     Ok(())
 }
