@@ -100,7 +100,7 @@ impl LinkClicks<'_> {
 
 /// Takes the rows that count of each group: those that add up behind the last row with `since`, and this one. A row that
 /// was inserted twice is taken once.
-const COUNTED: &str = "groupUniqArray((if(since > 0, 2 * since + 1, 2 * batch), toUnixTimestamp64Milli(first_at), \
+pub(crate) const COUNTED: &str = "groupUniqArray((if(since > 0, 2 * since + 1, 2 * batch), toUnixTimestamp64Milli(first_at), \
      toUnixTimestamp64Milli(first_at) + lasted, visits)) AS all_rows, max(since) AS known, \
      arrayFilter(it -> it.4 > 0 AND it.1 >= if(known > 0, 2 * known + 1, 0), all_rows) AS counted";
 

@@ -14,6 +14,7 @@ mod lists;
 mod rows;
 mod schema;
 mod statistics;
+mod top;
 
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use erasure::{Erased, ErasedValue, Erasure, ErasureOf};
 pub use fault::Fault;
 pub use insertion::{Batch, LinkCount};
 pub use rows::VisitRow;
+pub use top::TopLink;
 
 /// The time limit of an insertion or a question.
 const PATIENCE: Duration = Duration::from_secs(20);

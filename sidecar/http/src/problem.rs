@@ -178,10 +178,6 @@ problems! {
         "The visits of the link, and its conversions, were erased up to a later time than this.",
         .at("/at", "is before the erasure");
 
-    /// 409: no index has the clicks of links in their order.
-    links_not_ranked(): CONFLICT, "links-not-ranked", "Links are not ranked",
-        "Visits are in ClickHouse (visits.clickhouse), where links are not ranked by their clicks.";
-
     /// 409: the position of a feed is one that the database has not reached.
     cursor_ahead(): CONFLICT, "cursor-ahead", "The database has not reached this cursor",
         "The cursor is from a later state of the database, which was restored from a backup since. Visits behind the backup \

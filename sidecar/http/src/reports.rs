@@ -80,10 +80,11 @@ operations! {
     get "/v1/reports/links", "reportLinks", "Lists the links with the most clicks", of_links {
         .text(
             "Of a campaign, or without `campaignId` of all links without a campaign. A key that reaches only its own links \
-             sees its own among the first 1,000."
+             sees its own among the first 1,000. At most 1,000,000 clicked links are compared, which `isComplete` reports; \
+             their clicks are exact."
         )
         .answers::<LinksBody>(200, "The links, the one with the most clicks first.")
-        .problems([Problem::not_found("There is no campaign with this id."), Problem::links_not_ranked()])
+        .problems([Problem::not_found("There is no campaign with this id.")])
     }
 }
 
@@ -328,8 +329,7 @@ async fn of_links(
     let limit = asked.limit.map_or(DEFAULT_LINKS, |limit| limit.0);
     let own = own_ids(&caller);
     let read = own.as_ref().map_or(limit, |_| MOST_CLICKED);
-    let found = app.listings.most_clicked(asked.campaign_id, read).await?;
-    let mut found = found.ok_or_else(Problem::links_not_ranked)?;
+    let mut found = app.listings.most_clicked(asked.campaign_id, read).await?;
     if let Some(own) = own {
         found.links.retain(|it| own.contains(&it.created_by));
         found.links.truncate(limit as usize);

@@ -131,7 +131,6 @@ async fn links_are_ranked_by_clicks(fixture: Fixture) {
     keep(store, visits.collect()).await;
     let top = async |campaign, most| {
         let found = store.most_clicked(campaign, most).await.expect("a store");
-        let found = found.expect("visits in SQL");
         assert!(found.is_complete);
         let links = found.links.into_iter();
         links

@@ -141,7 +141,7 @@ impl Store {
 }
 
 /// Clicks that ClickHouse has.
-fn of_sink(clicks: Clicks) -> LinkClicks {
+pub(super) fn of_sink(clicks: Clicks) -> LinkClicks {
     // Its columns hold no moment that this type can't.
     let moment = |ms| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
     LinkClicks {

@@ -3,15 +3,23 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use shortlink_core::ports::{LinkClicks, MOST_CLICKED, MostClicked, Recipient, StoreError};
+use shortlink_clickhouse::{ClickHouse, TopLink};
+use shortlink_core::link::Link;
+use shortlink_core::ports::{
+    LinkClicks, MAX_TOGETHER, MOST_CLICKED, MostClicked, Recipient, StoreError,
+};
 use vocabulary::{CampaignId, Code};
 
 use super::counts::{LINK, number};
+use super::recipients::of_sink;
+use super::sink::asked;
 use super::{ALL, LinkKey};
 use crate::Store;
 use crate::db::Db;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
+
+const OPERATION: &str = "find the links with the most clicks";
 
 /// The most clicked links that are compared.
 const MOST_COMPARED: u32 = 1_000_000;
@@ -33,16 +41,16 @@ const MORE: Sql =
 
 /// A clicked link by the value of its key.
 struct Top {
-    link: Link,
+    link: Clicked,
     clicks: LinkClicks,
 }
 
-enum Link {
+enum Clicked {
     Id(i64),
     Code(String),
 }
 
-impl Link {
+impl Clicked {
     fn key(&self) -> LinkKey<'_> {
         match self {
             Self::Id(id) => LinkKey::Id(*id),
@@ -52,21 +60,73 @@ impl Link {
 }
 
 impl Store {
-    /// Returns the links of a campaign, or of none, with the most clicks, at most [`MOST_CLICKED`]; `None` if visits are
-    /// in ClickHouse.
+    /// Returns the links of a campaign, or of none, with the most clicks, at most [`MOST_CLICKED`].
     pub async fn most_clicked(
         &self,
         campaign: Option<CampaignId>,
         most: u32,
-    ) -> Result<Option<MostClicked>, StoreError> {
-        if self.sink.is_some() {
-            return Ok(None);
+    ) -> Result<MostClicked, StoreError> {
+        let most = most.min(MOST_CLICKED);
+        if let Some(sink) = &self.sink {
+            return self.most_clicked_elsewhere(sink, campaign, most).await;
         }
-        let args = (campaign, most.min(MOST_CLICKED));
-        let found = self.read("find the links with the most clicks", args, |db, args| {
+        let args = (campaign, most);
+        self.read(OPERATION, args, |db, args| {
             Box::pin(most_clicked(db, *args))
+        })
+        .await
+    }
+
+    /// The same in ClickHouse, which also has links that were deleted: further ones take their place.
+    async fn most_clicked_elsewhere(
+        &self,
+        sink: &ClickHouse,
+        campaign: Option<CampaignId>,
+        most: u32,
+    ) -> Result<MostClicked, StoreError> {
+        let id = campaign.map_or(ALL, |id| id.get().cast_signed());
+        let mut limit = most.saturating_mul(2);
+        loop {
+            let top = sink.most_clicked(id, MOST_COMPARED, limit).await;
+            let (top, is_complete) = asked(OPERATION, top)?;
+            let is_all = top.len() < limit as usize;
+            let mut links = Vec::new();
+            for part in top.chunks(MAX_TOGETHER) {
+                links.extend(self.existing_of(campaign, part).await?);
+            }
+            if links.len() >= most as usize || is_all || limit >= MOST_COMPARED {
+                links.truncate(most as usize);
+                return Ok(MostClicked {
+                    links,
+                    is_complete: is_complete && (is_all || limit < MOST_COMPARED),
+                });
+            }
+            limit = limit.saturating_mul(8).min(MOST_COMPARED);
+        }
+    }
+
+    /// Those of some links that exist, in their order; at most [`MAX_TOGETHER`].
+    async fn existing_of(
+        &self,
+        campaign: Option<CampaignId>,
+        top: &[TopLink],
+    ) -> Result<Vec<Recipient>, StoreError> {
+        let codes: Vec<Code> = top.iter().filter_map(|it| it.code.parse().ok()).collect();
+        let found = self.find_links(&codes).await?;
+        let found: HashMap<&str, &Link> = found.iter().map(|it| (it.code.as_str(), it)).collect();
+        let links = top.iter().filter_map(|top| {
+            let link = *found.get(&*top.code)?;
+            let is_same = link.created_at.as_millisecond() == top.created
+                && link.destination.campaign() == campaign;
+            is_same.then(|| Recipient {
+                code: link.code,
+                created_at: link.created_at,
+                created_by: link.created_by.clone(),
+                external_id: link.external_id.clone(),
+                clicks: Some(of_sink(top.clicks)),
+            })
         });
-        found.await.map(Some)
+        Ok(links.collect())
     }
 }
 
@@ -111,8 +171,8 @@ async fn most_clicked(
 fn read(row: &Row) -> Result<Top, sqlx::Error> {
     Ok(Top {
         link: match row {
-            Row::Sqlite(_) => Link::Id(row.get("link")?),
-            Row::Postgres(_) => Link::Code(row.get("link")?),
+            Row::Sqlite(_) => Clicked::Id(row.get("link")?),
+            Row::Postgres(_) => Clicked::Code(row.get("link")?),
         },
         clicks: LinkClicks {
             first_at: row.get("first_at")?,

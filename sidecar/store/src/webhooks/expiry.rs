@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use shortlink_core::link::{Destination, Link, Second};
+use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use shortlink_core::webhook::{EventType, WebhookSettings};
 
@@ -99,10 +99,7 @@ fn seconds(second: Second) -> i64 {
 }
 
 fn event(link: &Link) -> NewEvent {
-    let campaign = match &link.destination {
-        Destination::Campaign { id, .. } => Some(*id),
-        Destination::Target(_) => None,
-    };
+    let campaign = link.destination.campaign();
     let until = link
         .valid_until
         .and_then(|it| Timestamp::from_second(seconds(it)).ok());

@@ -121,6 +121,19 @@ impl Pair {
             })
             .await;
         }
+        let campaigns = self.campaigns.iter().copied().map(Some);
+        for campaign in campaigns.chain([None]) {
+            self.same("most clicked", async |store| {
+                store.most_clicked(campaign, 1000).await.expect("a store")
+            })
+            .await;
+            // Those behind equal ones are in another order.
+            self.same("most clicks", async |store| {
+                let top = store.most_clicked(campaign, 7).await.expect("a store");
+                top.links.iter().map(|it| it.clicks).collect::<Vec<_>>()
+            })
+            .await;
+        }
         for clicked in [true, false] {
             let campaign = self.campaigns.choose(random).copied();
             let listing = Listing {
