@@ -8,6 +8,7 @@
 //! With an `Idempotency-Key` the request can be retried at any time: only the body determines where
 //! chunks begin, and the outcome of each chunk is stored with its links.
 
+mod about_links;
 mod chunks;
 pub(super) mod conversions;
 mod finishing;

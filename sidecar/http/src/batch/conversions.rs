@@ -16,17 +16,16 @@ use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::conversion::{ConversionOutcome, Converted, MAX_AHEAD, NewConversion};
 use shortlink_service::access::Caller;
-use vocabulary::ClickId;
+use vocabulary::{CampaignId, ClickId};
 
+use super::about_links::{self, Request, text_of, told};
 use super::chunks::RawChunk;
-use super::results::{Answer, Counts, raw, to_line};
-use super::said_of_all::{self, SaidOfAll};
-use super::{Incoming, Problem, lines_of, pay_for, result_of_end};
-use crate::app::{App, SharedApp};
+use super::results::{Answer, Counts, to_line};
+use super::{Problem, lines_of, pay_for, result_of_end, said_of_all};
+use crate::app::SharedApp;
 use crate::auth::own_ids;
 use crate::operation::Content;
 use crate::operation::parameter::Parameter;
-use crate::query::only;
 use crate::words;
 
 /// The parameters of the query.
@@ -98,30 +97,22 @@ pub(crate) async fn report(
     query: Option<String>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (incoming, said) = Incoming::read(&app, &caller, headers, query).await?;
-    if said.upload.is_some() {
-        return Err(only(&PARAMETERS));
-    }
-    let context = Arc::new((app, caller, said));
-    let answer = move |chunk| {
-        let context = Arc::clone(&context);
-        async move {
-            let (app, caller, said) = &*context;
-            answer(app, caller, said, chunk).await
-        }
-    };
-    incoming.stream(body, false, None, answer).await
+    about_links::stream(app, caller, headers, query, body, answer).await
 }
 
-async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -> Answer {
+async fn answer(request: Arc<Request>, chunk: RawChunk) -> Answer {
+    let Request {
+        app,
+        caller,
+        campaign,
+    } = &*request;
     pay_for(caller, &chunk).await;
     let now = app.clock.now();
     let mut reported = Vec::with_capacity(chunk.rows.len());
     let rows = chunk.rows.iter().map(|row| {
         let members = row.members(&chunk.names, app.body_limit_bytes);
-        let id = members.as_ref().ok().and_then(|it| it.get("conversionId"));
-        let id = id.and_then(Value::as_str).map(str::to_owned);
-        let read = members.and_then(|members| read(members, said, now));
+        let id = text_of(&members, "conversionId");
+        let read = members.and_then(|members| read(members, *campaign, now));
         let read = read.map(|conversion| reported.push(conversion));
         (id, read)
     });
@@ -149,13 +140,7 @@ async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -
                 }
                 Err(problem) => Err(problem.clone()),
             });
-            let (status, short_code, problem) = match outcome {
-                Ok((status, code)) => (status, Some(code), None),
-                Err(problem) => {
-                    let (status, problem) = problem.to_json();
-                    (status.as_u16(), None, raw(problem))
-                }
-            };
+            let (status, short_code, problem) = told(outcome);
             counts.count(status);
             app.conversions.count(status);
             to_line(&ConversionResult {
@@ -175,30 +160,17 @@ async fn answer(app: &App, caller: &Caller, said: &SaidOfAll, chunk: RawChunk) -
     }
 }
 
-/// Reads a row.
+/// Reads a row; `of_all` is the campaign of rows that name none.
 fn read(
     members: Map<String, Value>,
-    said: &SaidOfAll,
+    of_all: Option<CampaignId>,
     now: Timestamp,
 ) -> Result<NewConversion, Problem> {
     let mut fields = Fields::new(members);
     let given = Conversion::read(&mut fields, Usage::New);
     let id = fields.required("conversionId", given.conversion_id);
-    let code = given.short_code.and_then(|text| {
-        let code = text.parse();
-        fields.checked(
-            "shortCode",
-            code.map_err(|_error| "must be a code of a link"),
-        )
-    });
-    let campaign = given.campaign_id.and_then(|text| {
-        let id = text.parse();
-        fields.checked(
-            "campaignId",
-            id.map_err(|_error| "must be the id of a campaign"),
-        )
-    });
-    let campaign = campaign.or(said.campaign_id);
+    let code = about_links::code(&mut fields, given.short_code);
+    let campaign = about_links::campaign(&mut fields, given.campaign_id).or(of_all);
     let click = given.click_id.and_then(|text| {
         let id = ClickId::parse(text.as_bytes());
         fields.checked("clickId", id.ok_or("must be a click id: 22 characters"))
@@ -236,13 +208,7 @@ fn read(
         }
         (currency, value) => currency.zip(value),
     };
-    let at = given.at.unwrap_or(now);
-    if at > now + MAX_AHEAD {
-        let minutes = MAX_AHEAD.as_mins();
-        let detail =
-            format!("must be at most {minutes} minutes ahead of the service's clock ({now})");
-        fields.refuse("at", detail);
-    }
+    let at = about_links::time(&mut fields, given.at, now, MAX_AHEAD);
     fields.finish()?;
     // Nothing was refused, so that both are there.
     let (id, of) = id.zip(of).ok_or_else(Problem::internal)?;

@@ -15,18 +15,15 @@ use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
 use shortlink_api::receipt;
 use shortlink_core::receipt::{DeliveryReceipt, MAX_AHEAD, ReceiptOf, ReceiptOutcome};
-use shortlink_service::access::Caller;
-use vocabulary::CampaignId;
 
+use super::about_links::{self, Request, text_of, told};
 use super::chunks::RawChunk;
-use super::results::{Answer, Counts, raw, to_line};
-use super::said_of_all::OF_OTHERS;
-use super::{Incoming, lines_of, pay_for, result_of_end};
+use super::results::{Answer, Counts, to_line};
+use super::{lines_of, pay_for, result_of_end};
 use crate::app::SharedApp;
 use crate::auth::{MayWriteReceipts, own_ids};
 use crate::operation::Content;
 use crate::problem::{Problem, ProblemBody};
-use crate::query::only;
 
 /// An answer in lines.
 pub(super) const LINES: Content = lines_of::<ReceiptResult>();
@@ -57,37 +54,19 @@ pub(super) async fn create(
     RawQuery(query): RawQuery,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (incoming, said) = Incoming::read(&app, &caller, &headers, query).await?;
-    if said.upload.is_some() {
-        return Err(only(&OF_OTHERS));
-    }
-    let context = Arc::new((app, caller, said.campaign_id));
-    let answer = move |chunk| {
-        let context = Arc::clone(&context);
-        async move {
-            let (app, caller, campaign) = &*context;
-            answer(app, caller, *campaign, chunk).await
-        }
-    };
-    incoming.stream(body, false, None, answer).await
+    about_links::stream(app, caller, &headers, query, body, answer).await
 }
 
 /// Stores the receipts of a chunk.
-async fn answer(
-    app: &SharedApp,
-    caller: &Caller,
-    campaign: Option<CampaignId>,
-    chunk: RawChunk,
-) -> Answer {
+async fn answer(request: Arc<Request>, chunk: RawChunk) -> Answer {
+    let Request { app, caller, .. } = &*request;
     pay_for(caller, &chunk).await;
     let rows = chunk.rows.iter();
     let rows = rows.map(|row| row.members(&chunk.names, app.body_limit_bytes));
     let read: Vec<(Option<String>, Result<DeliveryReceipt, Problem>)> = rows
         .map(|row| {
-            let members = row.as_ref().ok();
-            let external_id = members.and_then(|it| it.get("externalId")?.as_str());
-            let external_id = external_id.map(str::to_owned);
-            (external_id, row.and_then(|row| read(app, campaign, row)))
+            let external_id = text_of(&row, "externalId");
+            (external_id, row.and_then(|row| read(&request, row)))
         })
         .collect();
     let receipts = read.iter().filter_map(|(_, receipt)| receipt.as_ref().ok());
@@ -102,20 +81,14 @@ async fn answer(
     for ((external_id, receipt), index) in read.into_iter().zip(chunk.first_index..) {
         let outcome = receipt.and_then(|receipt| match &mut stored {
             Ok(outcomes) => match outcomes.next() {
-                Some(ReceiptOutcome::Stored) => Ok(201),
-                Some(ReceiptOutcome::Unchanged) => Ok(200),
+                Some(ReceiptOutcome::Stored) => Ok((201, ())),
+                Some(ReceiptOutcome::Unchanged) => Ok((200, ())),
                 Some(ReceiptOutcome::Unknown) => Err(unknown(&receipt.of)),
                 None => Err(Problem::internal()),
             },
             Err(problem) => Err(problem.clone()),
         });
-        let (status, problem) = match outcome {
-            Ok(status) => (status, None),
-            Err(problem) => {
-                let (status, text) = problem.to_json();
-                (status.as_u16(), raw(text))
-            }
-        };
+        let (status, _, problem) = told(outcome);
         counts.count(status);
         accepted += u64::from(status < 400);
         results.push(to_line(&ReceiptResult {
@@ -145,34 +118,15 @@ fn unknown(of: &ReceiptOf) -> Problem {
     })
 }
 
-/// Reads a row; `campaign` is that of external ids without one.
-fn read(
-    app: &SharedApp,
-    of_all: Option<CampaignId>,
-    members: Map<String, Value>,
-) -> Result<DeliveryReceipt, Problem> {
+/// Reads a row.
+fn read(request: &Request, members: Map<String, Value>) -> Result<DeliveryReceipt, Problem> {
     let mut fields = Fields::new(members);
     let given = receipt::Receipt::read(&mut fields, Usage::New);
-    let now = app.clock.now();
-    let at = given.at.unwrap_or(now);
-    if at > now + MAX_AHEAD {
-        let most = MAX_AHEAD.as_secs();
-        let detail = format!(
-            "is {at}, and may be at most {most} seconds after the clock of the service: {now}"
-        );
-        fields.refuse("at", detail);
-    }
+    let now = request.app.clock.now();
+    let at = about_links::time(&mut fields, given.at, now, MAX_AHEAD);
     let status = fields.required("status", given.status);
-    let code = given.short_code.and_then(|text| {
-        let code = text.parse().map_err(|_error| "must be the code of a link");
-        fields.checked("shortCode", code)
-    });
-    let campaign = given.campaign_id.and_then(|text| {
-        let id = text
-            .parse()
-            .map_err(|_error| "must be the id of a campaign");
-        fields.checked("campaignId", id)
-    });
+    let code = about_links::code(&mut fields, given.short_code);
+    let campaign = about_links::campaign(&mut fields, given.campaign_id);
     let of = match (code, given.external_id) {
         (Some(_), Some(_)) => {
             fields.refuse("externalId", "cannot be combined with shortCode");
@@ -187,7 +141,7 @@ fn read(
         }
         (Some(code), None) => Some(ReceiptOf::Code(code)),
         (None, Some(external_id)) => fields
-            .required("campaignId", campaign.or(of_all))
+            .required("campaignId", campaign.or(request.campaign))
             .map(|campaign| ReceiptOf::Recipient(campaign, external_id)),
         (None, None) => {
             if !fields.is_refused("externalId") {

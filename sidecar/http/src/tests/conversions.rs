@@ -208,7 +208,11 @@ async fn invalid_rows_are_refused_with_the_pointer() {
             "/currency",
             "capital letters",
         ),
-        (with(json!({"at": ahead})), "/at", "at most 5 minutes ahead"),
+        (
+            with(json!({"at": ahead})),
+            "/at",
+            "at most 300 seconds after",
+        ),
         (with(json!({"at": "yesterday"})), "/at", "date and time"),
         (with(json!({"price": "1"})), "/price", "is not known"),
     ] {
