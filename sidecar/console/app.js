@@ -21,6 +21,8 @@ import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
 import * as statistics from './pages/statistics.js';
 import * as upload from './pages/upload.js';
+import * as webhook from './pages/webhook.js';
+import * as webhooks from './pages/webhooks.js';
 
 const ROOT = '/console';
 
@@ -40,6 +42,8 @@ const ROUTES = [
   [/^\/campaigns-compared$/, comparison],
   [/^\/keys$/, keys],
   [/^\/keys\/([0-9A-Za-z]+)$/, key],
+  [/^\/webhooks$/, webhooks],
+  [/^\/webhooks\/([0-9A-Za-z_]+)$/, webhook],
   [/^\/audit$/, audit],
   [/^\/live$/, live],
   [/^\/domains$/, domains],
@@ -56,6 +60,7 @@ const PLACES = [
   ['/live', 'nav.live', 'stats:read'],
   ['/domains', 'nav.domains', 'stats:read'],
   ['/service', 'nav.service', 'links:read'],
+  ['/webhooks', 'nav.webhooks', 'webhooks:admin'],
   ['/keys', 'nav.keys', 'keys:admin'],
   ['/audit', 'nav.audit', 'admin'],
 ];

@@ -32,8 +32,8 @@ export const MORE = [
   { name: 'policy.ownLinksOnly', kind: 'truth', hint: true },
 ];
 
-/** An API key's secret, with a copy button; `behind` is shown after it. */
-export function secret({ name, secret: text }, behind) {
+/** A secret, with a copy button; `behind` is shown after it. */
+export function secret({ name, secret: text }, behind, title = t('key.made', { name })) {
   const button = h('button', { type: 'button', class: 'main', 'data-copy': '', click: async () => {
     const told = (await copy(text)) ? t('copied') : t('copy.failed');
     button.textContent = told;
@@ -41,7 +41,7 @@ export function secret({ name, secret: text }, behind) {
     setTimeout(() => { button.textContent = t('copy'); }, 2000);
   } }, t('copy'));
   return h('div', { class: 'stack' }, h('section', { class: 'sheet', 'data-secret': '' },
-    h('h2', { tabindex: '-1' }, t('key.made', { name })),
+    h('h2', { tabindex: '-1' }, title),
     h('div', { class: 'notice warn' }, t('key.once')),
     h('div', { class: 'row' }, h('code', { class: 'secret' }, text), button)), behind);
 }

@@ -21,6 +21,7 @@ mod console_keys;
 mod console_live;
 mod console_message;
 mod console_statistics;
+mod console_webhooks;
 mod crowds;
 mod doctor;
 mod domains;
