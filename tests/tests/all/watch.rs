@@ -206,11 +206,12 @@ fn alerts_and_dashboard_speak_of_what_there_is_and_leave_nothing_out() {
 
 /// Labels whose values are not listed in the reference: any number of them, those of a version, or jobs that the
 /// settings may switch off.
-const OPEN: [&str; 10] = [
+const OPEN: [&str; 11] = [
     "job",
     "worker",
     "version",
     "domain",
+    "network",
     "host",
     "http_route",
     "http_request_method",

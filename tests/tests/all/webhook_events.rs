@@ -122,7 +122,6 @@ fn expiries_uploads_and_blocks_are_events_once() {
         ["time", "visit"]
     );
     assert_eq!(expired["time"]["validUntil"], soon);
-    assert_eq!(expired["visit"]["maxVisits"], 1);
     assert_eq!(expired["visit"]["shortCode"], code(1));
     let uploads = data(&endpoint, "upload.finished");
     let expected = json!({
@@ -140,6 +139,7 @@ fn expiries_uploads_and_blocks_are_events_once() {
     let path = "/metrics";
     let metrics = api(port, "", "GET", path, None);
     let metrics = String::from_utf8(metrics.body).expect("text");
-    let gauge = "shortlink_domain_suspected_blocked{domain=\"localhost\",network=\"\"} 1\n";
+    let gauge =
+        "shortlink_domain_suspected_blocked{by=\"all\",domain=\"localhost\",network=\"\"} 1\n";
     assert!(metrics.contains(gauge), "{metrics}");
 }

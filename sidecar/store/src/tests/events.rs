@@ -120,7 +120,7 @@ async fn each_expiry_is_an_event_once(fixture: Fixture) {
     let (_, data) = events(store).await[5].clone();
     let expected = json!({
         "shortCode": "c", "externalId": null, "campaignId": null, "validUntil": "2026-06-01T12:00:40Z",
-        "maxVisits": null, "tags": [],
+        "tags": [],
     });
     assert_eq!(data, expected);
 }

@@ -108,7 +108,6 @@ fn event(link: &Link) -> NewEvent {
         "externalId": link.external_id,
         "campaignId": campaign.map(|id| id.to_string()),
         "validUntil": until,
-        "maxVisits": link.max_visits,
         "tags": link.tags,
     });
     NewEvent {
