@@ -43,7 +43,8 @@ members! {
         status: Required<Status> = "status",
         /// Carrier, as your provider names it.
         network: Required<ShortText<MAX_NETWORK_CHARACTERS>> = "network",
-        /// Time of the status, at most a minute in the future. Default: now.
+        /// Time of the status, at most a minute in the future. Default: now; without a time, a status replaces only one
+        /// that comes before it in the list above.
         at: Required<Moment> = "at",
     }
 }

@@ -21,6 +21,9 @@ use crate::{Batch, ClickHouse, Erasure, ErasureOf, Fault, LinkCount, MUTATION_PA
 /// of the code are older.
 pub const CLOCKS_DIFFER_MS: i64 = 60_000;
 
+/// The setting of queries that group by link: there may be more links than fit into memory.
+const EXTERNAL: (&str, &str) = ("max_bytes_before_external_group_by", "1000000000");
+
 /// The most campaigns whose first clicks are remembered.
 const REMEMBERED: usize = 1000;
 
@@ -103,6 +106,12 @@ impl LinkClicks<'_> {
 pub(crate) const COUNTED: &str = "groupUniqArray((if(since > 0, 2 * since + 1, 2 * batch), toUnixTimestamp64Milli(first_at), \
      toUnixTimestamp64Milli(first_at) + lasted, visits)) AS all_rows, max(since) AS known, \
      arrayFilter(it -> it.4 > 0 AND it.1 >= if(known > 0, 2 * known + 1, 0), all_rows) AS counted";
+
+/// Rounds the times of clicks to hours.
+const ROUND: &str = "UPDATE first_at = toDateTime64(toStartOfHour(first_at), 3, 'UTC'), lasted = 0";
+
+/// The condition that the times of clicks are not rounded.
+const IS_EXACT: &str = "(lasted > 0 OR toStartOfHour(first_at) != first_at)";
 
 #[derive(Row, Deserialize)]
 struct OfLink {
@@ -255,17 +264,20 @@ impl ClickHouse {
             .iter()
             .map(|it| since.max(it.created - CLOCKS_DIFFER_MS))
             .collect();
+        let earliest = since.iter().min().copied().unwrap_or_default();
         let query = "SELECT campaign, code, toUnixTimestamp64Milli(min(time)) AS first_at, \
              toUnixTimestamp64Milli(max(time)) AS last_at, toInt64(count()) AS visits FROM \
              (SELECT number, campaign, code, at AS time, class FROM visits PREWHERE code IN ? \
-             WHERE batch <= ? AND number NOT IN ? AND toUnixTimestamp64Milli(at) >= transform(code, ?, ?, 0::Int64) \
+             WHERE batch <= ? AND number NOT IN ? AND at >= fromUnixTimestamp64Milli(toInt64(?)) \
+             AND toUnixTimestamp64Milli(at) >= transform(code, ?, ?, 0::Int64) \
              ORDER BY number DESC, batch DESC LIMIT 1 BY number) \
              WHERE class = 'human' GROUP BY campaign, code";
         let query = self.database().await?.query(query);
         let query = query.bind(&codes).bind(up_to);
         // No visit has the number 0.
         let without = if without.is_empty() { &[0] } else { without };
-        let query = query.bind(without).bind(&codes).bind(since);
+        let query = query.bind(without).bind(earliest);
+        let query = query.bind(&codes).bind(since);
         let rows = self.rows::<OfCode>(query).await?.into_iter();
         Ok(rows.map(HumanVisits::from).collect())
     }
@@ -325,21 +337,24 @@ impl ClickHouse {
         {
             return Ok(hours.clone());
         }
-        // Few campaigns have corrections, without which less is read.
-        let of_links = match state.known {
-            0 => "SELECT code, toUnixTimestamp64Milli(min(first_at)) AS first, toInt64(max(c.visits)) AS links \
-                 FROM link_clicks AS c WHERE campaign = ? GROUP BY created, code".to_owned(),
-            _ => format!(
-                "SELECT code, arrayMin(it -> it.2, counted) AS first, \
-                 toInt64(arrayMax(it -> it.4, counted)) AS links FROM (SELECT created, code, {COUNTED} \
-                 FROM link_clicks WHERE campaign = ? GROUP BY created, code) WHERE notEmpty(counted)"
-            ),
-        };
+        // Few links have corrections: less is read of the others.
+        let corrected = "(SELECT created, code FROM link_clicks WHERE campaign = ? AND since > 0)";
+        let of_links = format!(
+            "SELECT code, toUnixTimestamp64Milli(min(first_at)) AS first, toInt64(max(c.visits)) AS links \
+             FROM link_clicks AS c WHERE campaign = ? AND (created, code) NOT IN {corrected} GROUP BY created, code \
+             UNION ALL \
+             SELECT code, arrayMin(it -> it.2, counted) AS first, \
+             toInt64(arrayMax(it -> it.4, counted)) AS links FROM (SELECT created, code, {COUNTED} \
+             FROM link_clicks WHERE campaign = ? AND (created, code) IN {corrected} GROUP BY created, code) \
+             WHERE notEmpty(counted)"
+        );
         let query = format!(
             "SELECT intDiv(first, 3600000) AS hour, toInt64(sum(if(code = '', links, 1))) AS links \
              FROM ({of_links}) AS found GROUP BY hour ORDER BY hour"
         );
-        let rows = self.rows::<Hour>(client.query(&query).bind(id)).await?;
+        let query = (0..4).fold(client.query(&query), |query, _| query.bind(id));
+        let query = query.with_setting(EXTERNAL.0, EXTERNAL.1);
+        let rows = self.rows::<Hour>(query).await?;
         let hours = rows.iter().map(|row| FirstClicks {
             hour: moment(row.hour * HOUR_MS),
             links: row.links.unsigned_abs(),
@@ -355,20 +370,30 @@ impl ClickHouse {
     }
 
     /// Replaces the clicks of links by those after an erasure, and deletes the rows from before. Of links that are deleted,
-    /// which are counted only, it rounds the times to hours. A repetition changes nothing.
+    /// which are counted only, it rounds the times to hours, and so of all links of a campaign that is erased. A repetition
+    /// changes nothing.
     pub(crate) async fn erase_clicks(
         &self,
         client: &Client,
         erasure: &Erasure,
         links: &[ClickedLink<'_>],
     ) -> Result<(), Fault> {
-        let ErasureOf::Links(codes) = &erasure.of else {
-            return Ok(());
+        let codes = match &erasure.of {
+            ErasureOf::Links(codes) => codes,
+            // The steps of its links, which follow, replace those of links that are not deleted.
+            ErasureOf::Campaign(id) => {
+                let change = format!(
+                    "ALTER TABLE link_clicks {ROUND} WHERE campaign = ? AND created <= ? AND batch < ? AND {IS_EXACT}"
+                );
+                let change = client.query(&change).bind(id).bind(erasure.until);
+                return self.mutate(change.bind(erasure.batch)).await;
+            }
         };
-        let before = "SELECT campaign, created, code, \
-             max(toUInt8(lasted > 0 OR toStartOfHour(first_at) != first_at)) AS is_exact \
-             FROM link_clicks WHERE code IN ? AND batch < ? GROUP BY campaign, created, code";
-        let before = client.query(before).bind(codes).bind(erasure.batch);
+        let before = format!(
+            "SELECT campaign, created, code, max(toUInt8({IS_EXACT})) AS is_exact \
+             FROM link_clicks WHERE code IN ? AND batch < ? GROUP BY campaign, created, code"
+        );
+        let before = client.query(&before).bind(codes).bind(erasure.batch);
         let before = self.rows::<Name>(before).await?;
         let (mut alive, mut deleted) = (Vec::new(), Vec::new());
         for row in &before {
@@ -400,13 +425,7 @@ impl ClickHouse {
             self.insert(&Batch::new(erasure.batch, [], [], left))
                 .await?;
         }
-        for (links, change) in [
-            (alive, "DELETE"),
-            (
-                deleted,
-                "UPDATE first_at = toDateTime64(toStartOfHour(first_at), 3, 'UTC'), lasted = 0",
-            ),
-        ] {
+        for (links, change) in [(alive, "DELETE"), (deleted, ROUND)] {
             if links.is_empty() {
                 continue;
             }
@@ -432,8 +451,7 @@ impl ClickHouse {
              toUnixTimestamp64Milli(max(v.at)) AS last_at, toInt64(count()) AS visits \
              FROM visits AS v FINAL WHERE class = 'human' GROUP BY campaign, code";
         let query = self.unchecked().query(query);
-        // There may be more links than fit into memory.
-        let query = query.with_setting("max_bytes_before_external_group_by", "1000000000");
+        let query = query.with_setting(EXTERNAL.0, EXTERNAL.1);
         let cursor = query.fetch().map_err(|error| self.fault(&error))?;
         Ok(AllHumanVisits { sink: self, cursor })
     }

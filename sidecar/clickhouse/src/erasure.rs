@@ -223,7 +223,7 @@ impl ClickHouse {
             self.mutate(delete).await?;
         }
         let ErasureOf::Links(codes) = &erasure.of else {
-            return Ok(());
+            return self.erase_clicks(&client, erasure, links).await;
         };
         let round = "ALTER TABLE visit_counts UPDATE is_earlier = 1, \
              at = toDateTime64(toStartOfDay(at), 3, 'UTC') WHERE";

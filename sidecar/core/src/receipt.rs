@@ -44,6 +44,8 @@ pub struct DeliveryReceipt {
     pub of: ReceiptOf,
     /// The time of the status.
     pub at: Timestamp,
+    /// The caller gave the time; otherwise it is that of the request, which a repetition would make later.
+    pub is_timed: bool,
     /// The status of the message.
     pub status: ReceiptStatus,
     /// The carrier, as the caller names it; empty if unknown.

@@ -2,8 +2,8 @@
 //!
 //! A transaction that reports or erases conversions locks their links first, in the order of their ids. It then adds to
 //! the totals of the links, which no other transaction changes meanwhile, and last to those of their campaigns. The totals
-//! are read without the conversions. Conversions of a link that is deleted are deleted with it; its campaign still counts
-//! them.
+//! are read without the conversions. Conversions of a link that was deleted are deleted before its code is free; its
+//! campaign still counts them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -16,6 +16,7 @@ use vocabulary::{CampaignId, ClickId, Code};
 
 use crate::Store;
 use crate::db::Db;
+use crate::external_ids::{self, Wanted};
 use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args, invalid};
@@ -28,17 +29,7 @@ const ERASED_PER_STEP: u32 = 5_000;
 /// The currency of the row with the count of all conversions.
 const ALL: &str = "";
 
-/// The links with external ids, at most two of each: more than one is ambiguous. `$4` is true if all links are reached,
-/// otherwise those that the keys in `$5` have created.
-const BY_EXTERNAL_ID: Sql = sql!(
-    "SELECT wanted.place AS place, {(SELECT json_group_array(id) FROM |ARRAY}(SELECT id FROM links \
-     {INDEXED BY links_by_external_id }WHERE links.external_id = wanted.external_id \
-     AND (wanted.campaign_id = 0 OR links.campaign_id = wanted.campaign_id) \
-     AND ($4 OR created_by {IN (SELECT value FROM json_each($5))|= ANY($5::text[])}) LIMIT 2){)|} AS ids FROM ",
-    table!("wanted": 1 "place" "bigint", 2 "external_id" "text", 3 "campaign_id" "bigint")
-);
-
-/// The links with some ids, as [`BY_EXTERNAL_ID`].
+/// The links with some ids. `$2` is true if all links are reached, otherwise those that the keys in `$3` have created.
 const BY_ID: Sql = sql!(
     "SELECT id FROM links WHERE id",
     IN_NUMBERS,
@@ -279,8 +270,6 @@ async fn find(
     reported: &[NewConversion],
     own: Option<&[String]>,
 ) -> Result<Vec<Found>, sqlx::Error> {
-    let own_ids: Vec<&str> = own.unwrap_or_default().iter().map(String::as_str).collect();
-    let reach = [own.is_none().into(), own_ids.into()];
     let mut found = vec![Err(ConversionOutcome::Unknown); reported.len()];
     let clicked = reported.iter().filter_map(|it| match it.of {
         Converted::ClickId(id) => Some(id),
@@ -296,7 +285,11 @@ async fn find(
             Converted::ClickId(id) => codes.extend(clicked.get(id).map(|code| (place, *code))),
             Converted::ExternalId { id, campaign } => {
                 let campaign = campaign.map_or(0, |id| id.get().cast_signed());
-                external.push([(place as i64).into(), id.into(), campaign.into()]);
+                external.push(Wanted {
+                    place,
+                    id,
+                    campaign,
+                });
             }
         }
     }
@@ -304,25 +297,20 @@ async fn find(
         let (places, codes): (Vec<usize>, Vec<Code>) = codes.into_iter().unzip();
         let ids = known_ids(db, &codes).await?;
         let known: Vec<i64> = ids.iter().flatten().copied().collect();
-        let values = [&[known.into()], &reach[..]].concat();
-        let reached: HashSet<i64> = db.all(BY_ID, &values, |row| row.get("id")).await?;
+        let own_ids: Vec<&str> = own.unwrap_or_default().iter().map(String::as_str).collect();
+        let values = args![known, own.is_none(), own_ids];
+        let reached: HashSet<i64> = db.all(BY_ID, values, |row| row.get("id")).await?;
         for (place, id) in places.into_iter().zip(ids) {
             let id = id.filter(|id| reached.contains(id));
             found[place] = id.ok_or(ConversionOutcome::Unknown);
         }
     }
-    if !external.is_empty() {
-        let mut values = db.table(external.into_iter());
-        values.extend(reach);
-        let read = |row: &Row| Ok((row.get::<i64>("place")?, row.get::<Vec<i64>>("ids")?));
-        let links: Vec<(i64, Vec<i64>)> = db.all(BY_EXTERNAL_ID, &values, read).await?;
-        for (place, ids) in links {
-            found[place as usize] = match ids[..] {
-                [] => Err(ConversionOutcome::Unknown),
-                [id] => Ok(id),
-                _ => Err(ConversionOutcome::Ambiguous),
-            };
-        }
+    for (place, ids) in external_ids::find(db, &external, own).await? {
+        found[place] = match ids[..] {
+            [] => Err(ConversionOutcome::Unknown),
+            [id] => Ok(id),
+            _ => Err(ConversionOutcome::Ambiguous),
+        };
     }
     Ok(found)
 }
@@ -428,6 +416,19 @@ fn value(row: &Row) -> Result<Worth, sqlx::Error> {
         .map(|text| text.parse().map_err(|_error| invalid("currency")))
         .transpose()?;
     Ok(currency.zip(row.find("value")?.map(Amount)))
+}
+
+/// Deletes some conversions of links that were deleted; their campaigns still count them. Returns false if there may be
+/// more of them.
+pub(crate) async fn forget(db: &mut Db<'_>, codes: &[Code]) -> Result<bool, sqlx::Error> {
+    let ids: Vec<i64> = known_ids(db, codes).await?.into_iter().flatten().collect();
+    let sql = sql!(
+        "DELETE FROM conversions WHERE (link_id, id) IN (SELECT link_id, id FROM conversions WHERE link_id",
+        IN_NUMBERS,
+        " LIMIT $2)"
+    );
+    let deleted = db.run(sql, args![ids, ERASED_PER_STEP]).await?;
+    Ok(deleted < u64::from(ERASED_PER_STEP))
 }
 
 /// Erases conversions of links up to a time, and takes them out of the totals. The links are locked. Returns false if

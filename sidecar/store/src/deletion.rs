@@ -1,7 +1,8 @@
 //! Deleting dead links, and giving their codes free.
 //!
 //! A code stays taken until Redis knows nothing of the link any more: a new link of the code would
-//! begin with revision 1 and never replace a record that a deleted one has left behind.
+//! begin with revision 1 and never replace a record that a deleted one has left behind. Until then, the link's click ids
+//! and conversions are deleted in portions.
 
 use std::collections::HashMap;
 
@@ -14,12 +15,12 @@ use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
-use crate::visits::clicks;
-use crate::{Store, codes, receipts, tags, uploads};
+use crate::visits::{click_ids, clicks};
+use crate::{Store, codes, conversions, receipts, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
 /// their own columns.
-const REMOVALS: [Sql; 7] = [
+const REMOVALS: [Sql; 6] = [
     sql!("DELETE FROM links WHERE id", IN_NUMBERS),
     sql!(
         "DELETE FROM outbox WHERE first_id",
@@ -28,7 +29,6 @@ const REMOVALS: [Sql; 7] = [
     ),
     sql!("DELETE FROM link_digests WHERE link_id", IN_NUMBERS),
     sql!("DELETE FROM link_history WHERE link_id", IN_NUMBERS),
-    sql!("DELETE FROM conversions WHERE link_id", IN_NUMBERS),
     sql!("DELETE FROM link_conversions WHERE link_id", IN_NUMBERS),
     receipts::REMOVE,
 ];
@@ -49,7 +49,7 @@ pub(super) const REMOVED: Sql = sql!(
 );
 
 impl Store {
-    /// Deletes links that still have the given revision, with all that belongs to them, and removes
+    /// Deletes links that still have the given revision, with what belongs to them, and removes
     /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
     /// [`Store::free_codes`]. Returns the number of deleted links.
     pub async fn delete_links(
@@ -87,8 +87,18 @@ impl Store {
         Ok((own.map(|(code, _)| code).collect(), next))
     }
 
-    /// Frees the codes of deleted links.
+    /// Frees the codes of deleted links, after what one link can have any number of: click ids and conversions.
     pub async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {
+        let operation = "delete what belonged to links";
+        let forgets = |codes| {
+            self.run_tx(operation, codes, |db, codes: &Vec<Code>| {
+                Box::pin(async move {
+                    Ok(click_ids::erase(db, codes, Timestamp::MAX).await?
+                        && conversions::forget(db, codes).await?)
+                })
+            })
+        };
+        while !forgets(codes.clone()).await? {}
         self.run_one("free the codes of deleted links", codes, |db, codes| {
             Box::pin(async move {
                 let ids = known_ids(db, codes).await?;
@@ -145,12 +155,6 @@ async fn delete(
         ")"
     );
     db.run(limits, &values[..1]).await?;
-    let click_ids = sql!(
-        "DELETE FROM visit_clicks WHERE code IN (SELECT code FROM links WHERE id",
-        IN_NUMBERS,
-        ")"
-    );
-    db.run(click_ids, &values[..1]).await?;
     clicks::remove(db, &ids).await?;
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;

@@ -15,6 +15,7 @@ mod defaults;
 mod deletion;
 mod digests;
 mod domains;
+mod external_ids;
 mod history;
 mod idempotency;
 mod keys;

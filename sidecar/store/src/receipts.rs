@@ -1,7 +1,8 @@
 //! Delivery receipts: the last status of each link's message, and how many messages of a campaign have which.
 //!
 //! Both change in one transaction. A status replaces the stored one if it is from a later time, so that the order in
-//! which receipts arrive, and repetitions, make no difference.
+//! which receipts arrive, and repetitions, make no difference. One without a time replaces only statuses that come before
+//! it in [`ReceiptStatus`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,8 +13,9 @@ use shortlink_core::receipt::{
 use vocabulary::{CampaignId, Code};
 
 use crate::db::Db;
+use crate::external_ids::{self, Wanted};
 use crate::rows::known_ids;
-use crate::sql::{IN_NUMBERS, Sql, sql, table};
+use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args, invalid};
 use crate::{Scheme, Store};
 
@@ -23,15 +25,6 @@ const LOCK: i64 = 0x7368_6f72_7265_6365;
 
 /// The most counts of a campaign that are read.
 const MAX_COUNTS: u32 = 10_000;
-
-/// Finds links by their campaigns and external ids.
-const BY_EXTERNAL_ID: Sql = sql!(
-    "SELECT asked.place, links.id AS id FROM ",
-    table!("asked": 1 "campaign_id" "bigint", 2 "external_id" "text", 3 "place" "bigint"),
-    " {CROSS JOIN links INDEXED BY links_by_external_id WHERE|JOIN links ON} \
-     links.external_id = asked.external_id AND links.campaign_id = asked.campaign_id \
-     ORDER BY links.created_at, links.id"
-);
 
 /// Finds links, and keeps them from being deleted.
 const LINKS: Sql = sql!(
@@ -65,21 +58,23 @@ impl Store {
         .await
     }
 
-    /// Counts the messages of a campaign by network and status, the largest count first.
+    /// Counts the messages of a campaign by status, without their networks.
+    pub async fn count_messages(&self, id: CampaignId) -> Result<Vec<ReceiptCount>, StoreError> {
+        let sql = sql!(
+            "SELECT '' AS network, status, CAST(sum(messages) AS bigint) AS messages FROM receipt_counts \
+             WHERE campaign_id = $1 GROUP BY status"
+        );
+        self.all("count messages", sql, args![id], count).await
+    }
+
+    /// Counts the messages of a campaign by network and status, the largest count first, at most 10,000.
     pub async fn count_receipts(&self, id: CampaignId) -> Result<Vec<ReceiptCount>, StoreError> {
         let sql = sql!(
             "SELECT network, status, messages FROM receipt_counts WHERE campaign_id = $1 \
              ORDER BY messages DESC LIMIT $2"
         );
-        let read = |row: &Row| {
-            Ok(ReceiptCount {
-                network: row.get("network")?,
-                status: status(row)?,
-                messages: row.get("messages")?,
-            })
-        };
-        self.all("count receipts", sql, args![id, MAX_COUNTS], read)
-            .await
+        let values = args![id, MAX_COUNTS];
+        self.all("count receipts", sql, values, count).await
     }
 }
 
@@ -92,7 +87,7 @@ async fn keep(
         let lock = sql!("SELECT pg_advisory_xact_lock($1)");
         db.run(lock, args![LOCK]).await?;
     }
-    let ids = find(db, receipts).await?;
+    let ids = find(db, receipts, own).await?;
     let wanted: BTreeSet<i64> = ids.iter().flatten().copied().collect();
     let wanted: Vec<i64> = wanted.into_iter().collect();
     let read = |row: &Row| {
@@ -118,7 +113,9 @@ async fn keep(
         let at = receipt.at.as_millisecond();
         let new = (at, receipt.status, receipt.network.clone());
         let before = latest.get(&id).or_else(|| stored.get(&id));
-        if before.is_some_and(|before| *before >= new) {
+        let is_older =
+            |before: &Status| *before >= new || !receipt.is_timed && before.1 >= receipt.status;
+        if before.is_some_and(is_older) {
             outcomes.push(ReceiptOutcome::Unchanged);
         } else {
             latest.insert(id, new);
@@ -133,6 +130,7 @@ async fn keep(
 async fn find(
     db: &mut Db<'_>,
     receipts: &[DeliveryReceipt],
+    own: Option<&[String]>,
 ) -> Result<Vec<Option<i64>>, sqlx::Error> {
     let mut ids = vec![None; receipts.len()];
     let (mut codes, mut places): (Vec<Code>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -143,26 +141,18 @@ async fn find(
                 codes.push(*code);
                 places.push(place);
             }
-            ReceiptOf::Recipient(campaign, external_id) => {
-                recipients.push([
-                    (*campaign).into(),
-                    external_id.into(),
-                    (place as i64).into(),
-                ]);
-            }
+            ReceiptOf::Recipient(campaign, id) => recipients.push(Wanted {
+                place,
+                id,
+                campaign: campaign.get().cast_signed(),
+            }),
         }
     }
     for (place, id) in places.into_iter().zip(known_ids(db, &codes).await?) {
         ids[place] = id;
     }
-    if !recipients.is_empty() {
-        let asked = db.table(recipients.into_iter());
-        let read = |row: &Row| Ok((row.get::<u64>("place")? as usize, row.get("id")?));
-        let found: Vec<(usize, i64)> = db.all(BY_EXTERNAL_ID, &asked, read).await?;
-        // The latest link is the last.
-        for (place, id) in found {
-            ids[place] = Some(id);
-        }
+    for (place, found) in external_ids::find(db, &recipients, own).await? {
+        ids[place] = found.first().copied();
     }
     Ok(ids)
 }
@@ -222,6 +212,14 @@ async fn write(
     db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
         .await?;
     Ok(())
+}
+
+fn count(row: &Row) -> Result<ReceiptCount, sqlx::Error> {
+    Ok(ReceiptCount {
+        network: row.get("network")?,
+        status: status(row)?,
+        messages: row.get("messages")?,
+    })
 }
 
 fn status(row: &Row) -> Result<ReceiptStatus, sqlx::Error> {

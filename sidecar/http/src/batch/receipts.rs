@@ -122,6 +122,7 @@ fn unknown(of: &ReceiptOf) -> Problem {
 fn read(request: &Request, members: Map<String, Value>) -> Result<DeliveryReceipt, Problem> {
     let mut fields = Fields::new(members);
     let given = receipt::Receipt::read(&mut fields, Usage::New);
+    let is_timed = given.at.is_some();
     let now = request.app.clock.now();
     let at = about_links::time(&mut fields, given.at, now, MAX_AHEAD);
     let status = fields.required("status", given.status);
@@ -155,6 +156,7 @@ fn read(request: &Request, members: Map<String, Value>) -> Result<DeliveryReceip
         (Some(of), Some(status)) => Ok(DeliveryReceipt {
             of,
             at,
+            is_timed,
             status,
             network: given.network.unwrap_or_default().trim().to_owned(),
         }),

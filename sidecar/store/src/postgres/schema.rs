@@ -38,6 +38,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0025_click_ids",
     "0026_visits_by_network",
     "0027_receipts",
+    "0028_sink_server",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

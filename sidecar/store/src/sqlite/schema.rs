@@ -41,6 +41,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0030_click_ids",
     "0031_visits_by_network",
     "0032_receipts",
+    "0033_sink_server",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

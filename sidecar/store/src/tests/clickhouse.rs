@@ -20,6 +20,7 @@ use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::stored::Verdict;
 use vocabulary::CampaignId;
 
+use super::clicks::erase_campaign;
 use crate::testing::*;
 use crate::{Scheme, Store, VisitsOptions};
 
@@ -357,4 +358,54 @@ async fn a_restored_database_numbers_visits_anew() {
     assert_eq!(fixture.count("visits").await, 5);
     let totals = restored.visit_totals(&[code("a")]).await.expect("a store");
     assert_eq!(totals[0].visits, 5);
+}
+
+#[tokio::test]
+async fn the_erasure_of_a_campaign_leaves_no_exact_time_of_a_deleted_link() {
+    let fixture = Fixture::with_clickhouse(Scheme::Sqlite).await;
+    let store = &*fixture.store;
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    link_of_campaign(store, id, "2026-05-01T00:00:00Z").await;
+    let visits = ["2026-05-02T12:10:00Z", "2026-05-02T12:20:00Z"];
+    let visits = visits.into_iter().zip(0..);
+    keep(store, visits.map(|(at, n)| visit(n, "a", at)).collect()).await;
+    let deleted = store.delete_links(vec![(code("a"), 1)], moment(NOW)).await;
+    assert_eq!(deleted.expect("a store"), 1);
+    let exact = "link_clicks FINAL WHERE lasted > 0 OR toStartOfHour(first_at) != first_at";
+    assert_eq!(fixture.count_in_clickhouse(exact), 1);
+    erase_campaign(store, id, moment(NOW)).await;
+    assert_eq!(fixture.count_in_clickhouse(exact), 0);
+    let first = vec![("2026-05-02T12:00:00Z".to_owned(), 1)];
+    assert_eq!(clicks_of(store, id).await, (0, first));
+}
+
+#[tokio::test]
+async fn a_server_that_lost_numbers_draws_none_of_them_while_sidecars_go_on() {
+    for scheme in [Scheme::Sqlite, Scheme::Postgres] {
+        let fixture = Fixture::with_clickhouse(scheme).await;
+        let store = &fixture.store;
+        let before = (0..3).map(|n| visit(n, "a", "2026-06-01T12:00:00Z"));
+        keep(store, before.collect()).await;
+        // Another process of the server has taken over, without the visits.
+        let lost = "UPDATE visit_sink SET batches = 0, numbers = 0, server = 1";
+        fixture.execute(lost).await;
+        let new = || {
+            (3..5)
+                .map(|n| visit(n, "a", "2026-06-01T13:00:00Z"))
+                .collect()
+        };
+        let refused = store.keep_visits(new(), moment(NOW)).await;
+        let refused = refused.expect_err("its numbers are not compared").source;
+        assert!(
+            refused.to_string().contains("ClickHouse first"),
+            "{refused}"
+        );
+        // Visits are stored again a moment later.
+        keep(store, new()).await;
+        let totals = store.visit_totals(&[code("a")]).await.expect("a store");
+        assert_eq!(totals[0].visits, 5);
+        let clicks = store.link_clicks(&[code("a")]).await.expect("a store");
+        assert_eq!(clicks.len(), 0, "the link does not exist");
+        assert_eq!(fixture.count("visit_sink WHERE batches > 1000").await, 1);
+    }
 }

@@ -239,7 +239,7 @@ async fn reclassify(store: &Store, verdicts: Vec<(StoredVisit, Verdict)>) {
     done.expect("a store");
 }
 
-async fn erase_campaign(store: &Store, id: CampaignId, until: Timestamp) {
+pub(super) async fn erase_campaign(store: &Store, id: CampaignId, until: Timestamp) {
     let job = NewBulkJob {
         own: None,
         key_id: "key".to_owned(),

@@ -315,6 +315,14 @@ async fn click_ids_lead_to_links_until_they_are_erased_or_old(fixture: Fixture) 
     erase_visits(store, &scene.codes[..1], moment(FIRST)).await;
     let deleted = store.delete_links(vec![(scene.codes[1], 1)], moment(NOW));
     assert_eq!(deleted.await.expect("a store"), 1);
+    let (ids, conversions) = (
+        scene.fixture.count("visit_clicks").await,
+        scene.fixture.count("conversions").await,
+    );
+    let freed = store.free_codes(vec![scene.codes[1]]).await;
+    freed.expect("a store");
+    assert_eq!(scene.fixture.count("visit_clicks").await, ids - 1);
+    assert_eq!(scene.fixture.count("conversions").await, conversions - 1);
     assert_eq!(
         outcomes("b").await,
         [none, none, found(2), found(3), none, none]

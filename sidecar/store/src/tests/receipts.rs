@@ -19,6 +19,8 @@ use crate::{Store, in_every_store};
 in_every_store! {
     the_last_status_of_each_message_is_counted_in_any_order,
     a_deleted_link_has_no_receipt_and_stays_counted,
+    without_a_time_a_status_replaces_only_earlier_ones,
+    a_recipient_is_the_latest_link_that_the_caller_reaches,
 }
 
 const LINKS: usize = 12;
@@ -49,6 +51,7 @@ fn random_receipt(random: &mut StdRng, id: CampaignId) -> (usize, DeliveryReceip
     let receipt = DeliveryReceipt {
         of,
         at: moment("2026-06-01T00:00:00Z") + after,
+        is_timed: true,
         status: *ReceiptStatus::ALL.choose(random).expect("some"),
         network: (*["", "Alpha", "Beta"].choose(random).expect("some")).to_owned(),
     };
@@ -110,6 +113,7 @@ async fn a_deleted_link_has_no_receipt_and_stays_counted(fixture: Fixture) {
     let delivered = |of| DeliveryReceipt {
         of,
         at: moment(NOW),
+        is_timed: true,
         status: ReceiptStatus::Delivered,
         network: String::new(),
     };
@@ -125,4 +129,70 @@ async fn a_deleted_link_has_no_receipt_and_stays_counted(fixture: Fixture) {
     assert_eq!(counted(store, id).await.values().sum::<u64>(), 1);
     let outcomes = store.keep_receipts(vec![known], None).await;
     assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Unknown]);
+}
+
+async fn without_a_time_a_status_replaces_only_earlier_ones(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = members(store).await;
+    let mut at = moment(NOW);
+    for (status, outcome, counted_as) in [
+        ("sent", ReceiptOutcome::Stored, "sent"),
+        ("delivered", ReceiptOutcome::Stored, "delivered"),
+        ("sent", ReceiptOutcome::Unchanged, "delivered"),
+        ("delivered", ReceiptOutcome::Unchanged, "delivered"),
+    ] {
+        at += SignedDuration::from_secs(1);
+        let receipt = DeliveryReceipt {
+            of: ReceiptOf::Code(code("m1")),
+            at,
+            is_timed: false,
+            status: ReceiptStatus::by_name(status).expect("a status"),
+            network: String::new(),
+        };
+        let outcomes = store.keep_receipts(vec![receipt], None).await;
+        assert_eq!(outcomes.expect("a store"), [outcome]);
+        let messages = store.count_messages(id).await.expect("a store");
+        let messages: Vec<_> = messages
+            .iter()
+            .map(|it| (it.status.name(), it.messages))
+            .collect();
+        assert_eq!(messages, [(counted_as, 1)]);
+    }
+}
+
+async fn a_recipient_is_the_latest_link_that_the_caller_reaches(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = members(store).await;
+    for (name, key, after) in [("k1", "one", 1), ("k2", "two", 2), ("k3", "two", 3)] {
+        let member = Link {
+            destination: Destination::Campaign {
+                id,
+                values: ParameterValues::default(),
+            },
+            external_id: Some("e1".to_owned()),
+            created_by: key.to_owned(),
+            created_at: moment(NOW) + SignedDuration::from_secs(after),
+            ..link(name)
+        };
+        create(store, member).await;
+    }
+    for (keys, expected) in [(Some("one"), "k1"), (Some("two"), "k3"), (None, "k3")] {
+        let receipt = DeliveryReceipt {
+            of: ReceiptOf::Recipient(id, "e1".to_owned()),
+            at: moment(NOW) + SignedDuration::from_secs(expected.len() as i64),
+            is_timed: true,
+            status: ReceiptStatus::Failed,
+            network: expected.to_owned() + keys.unwrap_or_default(),
+        };
+        let keys = keys.map(|key| vec![key.to_owned()]);
+        let outcomes = store.keep_receipts(vec![receipt.clone()], keys.clone());
+        assert_eq!(outcomes.await.expect("a store"), [ReceiptOutcome::Stored]);
+        // The same of its code.
+        let of_code = DeliveryReceipt {
+            of: ReceiptOf::Code(code(expected)),
+            ..receipt
+        };
+        let outcomes = store.keep_receipts(vec![of_code], keys).await;
+        assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Unchanged]);
+    }
 }

@@ -8,7 +8,7 @@ use shortlink_core::bulk::Erased;
 use shortlink_core::ports::StoreError;
 
 use super::erased::{DIMENSIONS, Erased as ErasedCounts};
-use super::sink::asked;
+use super::sink::{SERVER, asked};
 use crate::Store;
 use crate::db::Db;
 use crate::sql::sql;
@@ -47,9 +47,14 @@ pub(crate) async fn erase(
             // Corrections that have read these visits are given up.
             let lock = sql!(
                 "UPDATE visit_sink SET batches = batches + 1, corrections = corrections + 1 \
-                 WHERE id = 1 RETURNING batches"
+                 WHERE id = 1 AND server = ",
+                SERVER,
+                " RETURNING batches"
             );
-            let batch = db.get(lock, &[], |row| row.get("batches")).await?;
+            // Otherwise numbers are compared before the next call.
+            let Some(batch) = db.one(lock, &[], |row| row.get("batches")).await? else {
+                return Ok(Some(false));
+            };
             let erasure = Erasure { batch, ..erasure };
             let text = serde_json::to_string(&erasure).map_err(|_error| invalid("erasure"))?;
             let add =
@@ -73,6 +78,7 @@ impl Store {
     pub(crate) async fn erase_stored(&self) -> Result<(), StoreError> {
         match &self.sink {
             Some(sink) => {
+                self.doubt_ids();
                 self.renew_ids(sink).await?;
                 self.erase_all(sink).await
             }

@@ -44,7 +44,8 @@ impl Store {
                 self.flush_visits().await?;
                 self.has_unsent.store(false, Ordering::Relaxed);
             }
-            let (kept, pending) = self.store_visits(visits, now, true).await?;
+            let stored = self.store_visits(visits, now, true).await;
+            let (kept, pending) = stored.inspect_err(|_error| self.doubt_ids())?;
             let Some(Pending { batch, limits }) = pending else {
                 return Ok(kept);
             };

@@ -53,16 +53,35 @@ pub(super) struct Limit {
     earlier: Option<i64>,
 }
 
+/// When the process of the database's server began, in microseconds since 1970; 0 for SQLite. Numbers are drawn only where
+/// those of this process were compared with ClickHouse: it may lack the latest, as after a failover.
+pub(super) const SERVER: &str =
+    "{0|CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint)}";
+
+/// Numbers of batches and of visits that are left out where the database has lost some: ClickHouse may still get those that
+/// another process had drawn.
+const BATCHES_AHEAD: i64 = 1_000;
+const NUMBERS_AHEAD: i64 = 1_000_000;
+
+/// Numbers have to be compared with ClickHouse before another one is drawn.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the database's server was replaced or restarted; its numbers of visits are compared with ClickHouse first"
+)]
+struct Behind;
+
 /// Draws the number of a batch, and numbers for visits; returns the batch and the first number. Other transactions that
-/// write visits wait for this one.
+/// write visits wait for this one. An error unless [`Store::renew_ids`] has compared them with ClickHouse.
 pub(super) async fn number(db: &mut Db<'_>, visits: usize) -> Result<(i64, i64), sqlx::Error> {
     let sql = sql!(
-        "UPDATE visit_sink SET batches = batches + 1, numbers = numbers + $1 WHERE id = 1 \
-         RETURNING batches, numbers"
+        "UPDATE visit_sink SET batches = batches + 1, numbers = numbers + $1 WHERE id = 1 AND server = ",
+        SERVER,
+        " RETURNING batches, numbers"
     );
     let visits = visits as i64;
     let read = |row: &Row| Ok((row.get::<i64>("batches")?, row.get::<i64>("numbers")?));
-    let (batch, last) = db.get(sql, args![visits], read).await?;
+    let drawn = db.one(sql, args![visits], read).await?;
+    let (batch, last) = drawn.ok_or_else(|| sqlx::Error::Configuration(Box::new(Behind)))?;
     Ok((batch, last - visits + 1))
 }
 
@@ -186,7 +205,8 @@ pub(super) fn known_ended(limits: &[Limit]) -> Vec<Code> {
 }
 
 impl Store {
-    /// Has this database draw only ids that ClickHouse does not have: it may have been restored from a backup.
+    /// Has this database draw only ids that ClickHouse does not have: it may have been restored from a backup, or have lost
+    /// transactions in a failover. Does nothing once that is done, until [`Store::doubt_ids`].
     pub(super) async fn renew_ids(&self, sink: &ClickHouse) -> Result<(), StoreError> {
         if self.has_new_ids.load(Ordering::Relaxed) {
             return Ok(());
@@ -194,12 +214,20 @@ impl Store {
         let operation = "number visits";
         let (batch, number) = asked(operation, sink.last_ids().await)?;
         let sql = sql!(
-            "UPDATE visit_sink SET batches = {max|greatest}(batches, $1), \
-             numbers = {max|greatest}(numbers, $2) WHERE id = 1"
+            "UPDATE visit_sink SET batches = CASE WHEN batches < $1 THEN $1 + $3 ELSE batches END, \
+             numbers = CASE WHEN numbers < $2 THEN $2 + $4 ELSE numbers END, server = ",
+            SERVER,
+            " WHERE id = 1"
         );
-        self.run(operation, sql, args![batch, number]).await?;
+        let values = args![batch, number, BATCHES_AHEAD, NUMBERS_AHEAD];
+        self.run(operation, sql, values).await?;
         self.has_new_ids.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Has the next [`Store::renew_ids`] compare ids again.
+    pub(super) fn doubt_ids(&self) {
+        self.has_new_ids.store(false, Ordering::Relaxed);
     }
 
     /// Inserts a batch into ClickHouse that was stored.
@@ -338,8 +366,8 @@ impl Store {
         };
         let numbers: Vec<i64> = verdicts.iter().map(|(visit, _)| visit.number).collect();
         let verdicts = Arc::new(verdicts);
-        self.renew_ids(sink).await?;
         for _ in 0..ATTEMPTS {
+            self.renew_ids(sink).await?;
             self.erase_all(sink).await?;
             let sql = sql!("SELECT corrections, batches FROM visit_sink WHERE id = 1");
             let read = |row: &Row| Ok((row.get("corrections")?, row.get("batches")?));
@@ -369,6 +397,7 @@ impl Store {
                 .run_tx(operation, args, |db, args| Box::pin(correct(db, args)))
                 .await?;
             let Some((changed, batch)) = done else {
+                self.doubt_ids();
                 continue;
             };
             if let Some(batch) = batch {
@@ -409,7 +438,8 @@ fn unchanged<'a>(
     })
 }
 
-/// The transaction of a correction; `None` if visits have been corrected or erased since they were read.
+/// The transaction of a correction; `None` if visits have been corrected or erased since they were read, or numbers have to
+/// be compared first.
 async fn correct(
     db: &mut Db<'_>,
     correction: &Correction,
@@ -421,7 +451,9 @@ async fn correct(
     let sql = sql!(
         "UPDATE visit_sink SET batches = batches + 1, corrections = corrections + 1 \
          WHERE id = 1 AND corrections = $1 \
-         AND NOT EXISTS (SELECT 1 FROM visit_erasing WHERE is_done = 0) RETURNING batches"
+         AND NOT EXISTS (SELECT 1 FROM visit_erasing WHERE is_done = 0) AND server = ",
+        SERVER,
+        " RETURNING batches"
     );
     let Some(id) = db
         .one(sql, args![correction.known], |row| {
