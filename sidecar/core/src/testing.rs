@@ -24,6 +24,7 @@ use crate::target::Target;
 use crate::visit::Enrichment;
 use crate::visit::address::AddressPolicy;
 use crate::visit::agent::{Agent, Agents};
+use crate::visit::class::Words;
 use crate::visit::place::{Place, Places};
 
 /// Generated files are written instead of compared when this variable of the environment is set.
@@ -511,12 +512,15 @@ impl Places for Nowhere {
     }
 }
 
-/// Knows no user agent.
+/// Knows of a user agent what it says of its class.
 pub struct Nothing;
 
 impl Agents for Nothing {
-    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
-        Arc::default()
+    fn agent(&self, user_agent: &str) -> Arc<Agent> {
+        Arc::new(Agent {
+            words: Words::of(user_agent),
+            ..Agent::default()
+        })
     }
 }
 

@@ -153,7 +153,7 @@ impl Enrichment {
             method: event.method,
             purpose: &purpose,
             observed: event.evidence,
-            user_agent: &user_agent,
+            words: agent.words,
             network: place.network(),
         })
         .answered(event.status);

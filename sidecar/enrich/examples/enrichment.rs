@@ -240,7 +240,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             method: VisitMethod::Get,
             purpose: "",
             observed: VisitEvidence::UNKNOWN,
-            user_agent: &agents[drawn[place]],
+            words: reader.agent(&agents[drawn[place] % 1000]).words,
             listed: None,
             network: Network {
                 name: Some("Example Telecom"),

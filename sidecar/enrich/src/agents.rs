@@ -11,6 +11,7 @@ use once_cell::sync::OnceCell;
 use shortlink_core::visit::agent::{
     Agent, Agents, Device, DeviceKind, MAX_AGENT_TEXT, Versioned, app,
 };
+use shortlink_core::visit::class::Words;
 use shortlink_core::visit::text::cut;
 use ua_parser::{Extractor, Regexes};
 
@@ -113,6 +114,7 @@ impl AgentReader {
             },
             app: app(user_agent),
             listed: lists.find(user_agent),
+            words: Words::of(user_agent),
         })
     }
 }

@@ -20,7 +20,7 @@ use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
-use shortlink_core::visit::class::{Class, Classification};
+use shortlink_core::visit::class::{Class, Classification, Words};
 use shortlink_core::visit::place::Place;
 use shortlink_core::visit::visitor::VisitorId;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -488,6 +488,7 @@ pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
             },
             app: Some("WeChat"),
             listed: None,
+            words: Words::default(),
         }),
         classification: Classification {
             class: Class::Human,
@@ -521,6 +522,7 @@ impl Agents for NewRules {
             },
             app: None,
             listed: None,
+            words: Words::of(user_agent),
         })
     }
 }

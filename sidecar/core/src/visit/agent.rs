@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::class::Class;
+use super::class::{Class, Words};
 use crate::named;
 
 /// The most bytes stored of each text of an agent.
@@ -22,6 +22,8 @@ pub struct Agent {
     pub app: Option<&'static str>,
     /// The kind of program that public lists name; evidence for the class, and not stored.
     pub listed: Option<Listed>,
+    /// What else the user agent says; likewise.
+    pub words: Words,
 }
 
 /// The kind of a program that is in a public list.

@@ -17,7 +17,7 @@ use vocabulary::visit::evidence::{Fetch, VisitEvidence};
 use super::agent::Listed;
 use crate::named;
 use networks::Network;
-use pretence::is_pretended;
+use pretence::{is_known_browser, is_lacking};
 use rules::{RULES, Rule};
 
 /// The version of the rules. Every change of the rules increases it, and verdicts are stored with
@@ -94,12 +94,70 @@ pub struct Evidence<'a> {
     pub purpose: &'a str,
     /// Other properties of the request.
     pub observed: VisitEvidence,
-    /// The header `User-Agent`; empty without one.
-    pub user_agent: &'a str,
+    /// What the header `User-Agent` says.
+    pub words: Words,
     /// Kind of program that public lists of user agents name.
     pub listed: Option<Listed>,
     /// The client's network.
     pub network: Network<'a>,
+}
+
+/// What a user agent says of a client, whatever else is known of it: the same for all visits with this user agent.
+/// Nothing, by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The verdict over a program with a rule.
+    named: Option<(Class, &'static str)>,
+    /// The verdict over a program without a rule.
+    says: Option<(Class, &'static str)>,
+    client: Client,
+}
+
+/// Kind of client that a user agent names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Client {
+    /// None at all.
+    #[default]
+    Nothing,
+    /// An app with a built-in browser.
+    App,
+    /// A browser; it may be one of which is known what it sends.
+    Browser { is_known: bool },
+    /// A telephone without a full browser.
+    FeaturePhone,
+    /// Another one.
+    Other,
+}
+
+impl Words {
+    /// Reads a user agent.
+    pub fn of(user_agent: &str) -> Self {
+        let agent = user_agent.trim().to_ascii_lowercase();
+        Self {
+            named: rule(&agent).map(|rule| (rule.class, rule.reason)),
+            says: says_so(&agent),
+            client: Client::of(&agent),
+        }
+    }
+}
+
+impl Client {
+    /// The client with a user agent in lower case.
+    fn of(agent: &str) -> Self {
+        if agent.is_empty() {
+            Self::Nothing
+        } else if super::agent::app(agent).is_some() {
+            Self::App
+        } else if is_browser(agent) {
+            Self::Browser {
+                is_known: is_known_browser(agent),
+            }
+        } else if is_feature_phone(agent) {
+            Self::FeaturePhone
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// Classifies the client that followed a link; [`Classification::answered`] adds the answer.
@@ -121,15 +179,14 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
     if purpose.contains("preview") {
         return (Class::Preview, "purpose-preview");
     }
-    let agent = evidence.user_agent.trim().to_ascii_lowercase();
     // A program with a name is classified by it, whatever else it does.
-    if let Some(rule) = rule(&agent) {
-        return (rule.class, rule.reason);
+    if let Some(verdict) = evidence.words.named {
+        return verdict;
     }
     if let Some(reason) = evidence.network.scanner() {
         return (Class::Scanner, reason);
     }
-    if let Some(verdict) = says_so(&agent) {
+    if let Some(verdict) = evidence.words.says {
         return verdict;
     }
     match evidence.method {
@@ -137,27 +194,24 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
         VisitMethod::Other => return (Class::Unknown, "method"),
         VisitMethod::Get => {}
     }
-    let is_app = super::agent::app(&agent).is_some();
-    if agent.is_empty() {
-        (Class::Unknown, "no-agent")
-    } else if let (false, Some(listed)) = (is_app, evidence.listed) {
-        (listed.class, listed.reason)
-    } else if is_app || is_browser(&agent) {
-        match evidence.observed.fetch() {
-            // A browser that a person uses says that it navigates, or nothing.
-            Some(Fetch::Part) => (Class::Preview, "fetched"),
-            _ if is_app => (Class::Human, "app"),
-            // Each of the two by itself would make recipients scanners: a tunnel ends in such a
-            // network, and a proxy removes headers.
-            _ if is_pretended(evidence.observed, &agent) && evidence.network.is_hosting() => {
-                (Class::Scanner, "pretender")
-            }
-            _ => (Class::Human, "browser"),
+    // A browser that a person uses says that it navigates, or nothing.
+    let is_part = evidence.observed.fetch() == Some(Fetch::Part);
+    match (evidence.words.client, evidence.listed) {
+        (Client::Nothing, _) => (Class::Unknown, "no-agent"),
+        (Client::App, _) if is_part => (Class::Preview, "fetched"),
+        (Client::App, _) => (Class::Human, "app"),
+        (_, Some(listed)) => (listed.class, listed.reason),
+        (Client::Browser { .. }, _) if is_part => (Class::Preview, "fetched"),
+        // Each of the two by itself would make recipients scanners: a tunnel ends in such a
+        // network, and a proxy removes headers.
+        (Client::Browser { is_known: true }, _)
+            if is_lacking(evidence.observed) && evidence.network.is_hosting() =>
+        {
+            (Class::Scanner, "pretender")
         }
-    } else if is_feature_phone(&agent) {
-        (Class::Human, "feature-phone")
-    } else {
-        (Class::Unknown, "agent")
+        (Client::Browser { .. }, _) => (Class::Human, "browser"),
+        (Client::FeaturePhone, _) => (Class::Human, "feature-phone"),
+        (Client::Other, _) => (Class::Unknown, "agent"),
     }
 }
 

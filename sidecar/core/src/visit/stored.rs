@@ -105,7 +105,7 @@ impl StoredVisit {
             method: self.method,
             purpose: &self.purpose,
             observed: self.evidence,
-            user_agent: &self.user_agent,
+            words: agent.words,
             network: Network {
                 name: self.isp.as_deref(),
                 asn: self.asn,
@@ -136,12 +136,14 @@ mod tests {
 
     use super::*;
     use crate::visit::agent::{Device, DeviceKind};
+    use crate::visit::class::Words;
 
     struct Phones;
 
     impl Agents for Phones {
-        fn agent(&self, _user_agent: &str) -> Arc<Agent> {
+        fn agent(&self, user_agent: &str) -> Arc<Agent> {
             Arc::new(Agent {
+                words: Words::of(user_agent),
                 device: Device {
                     kind: DeviceKind::Phone,
                     ..Device::default()

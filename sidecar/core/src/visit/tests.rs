@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use vocabulary::visit::evidence::Request;
 
 use super::agent::DeviceKind;
-use super::class::Class;
+use super::class::{Class, Words};
 use super::place::PlaceSource;
 use super::stored::{StoredAgent, StoredVisit};
 use super::visitor::{DayKey, day_of};
@@ -44,6 +44,7 @@ impl Agents for TestAgents {
     fn agent(&self, user_agent: &str) -> Arc<Agent> {
         Arc::new(Agent {
             app: agent::app(user_agent),
+            words: Words::of(user_agent),
             ..Agent::default()
         })
     }

@@ -33,7 +33,7 @@ fn user_agents_are_read_as_golden() {
             method: VisitMethod::Get,
             purpose: "",
             observed: VisitEvidence::UNKNOWN,
-            user_agent: &line.user_agent,
+            words: agent.words,
             listed: agent.listed,
             network: Network::default(),
         });

@@ -7,7 +7,7 @@ use shortlink_core::ports::{CountQuery, Counted, KeptVisit, VisitListing};
 use shortlink_core::testing::{ManualClock, campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Device, DeviceKind};
-use shortlink_core::visit::class::Class;
+use shortlink_core::visit::class::{Class, Words};
 use shortlink_core::visit::visitor::VisitorId;
 use shortlink_store::in_every_store_of_visits;
 use shortlink_store::testing::{Fixture, NOW, code, create, keep, visit};
@@ -33,8 +33,11 @@ const DELAY: SignedDuration = SignedDuration::from_mins(2);
 struct Same(Arc<Agent>);
 
 impl Agents for Same {
-    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
-        Arc::clone(&self.0)
+    fn agent(&self, user_agent: &str) -> Arc<Agent> {
+        Arc::new(Agent {
+            words: Words::of(user_agent),
+            ..(*self.0).clone()
+        })
     }
 }
 

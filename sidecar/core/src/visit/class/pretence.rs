@@ -31,19 +31,24 @@ const NAMES: [&str; 11] = [
 type Version = (u32, u32);
 
 /// Reports whether a request lacks what the browser that its user agent names sends with a
-/// navigation:
+/// navigation.
+pub fn is_pretended(observed: VisitEvidence, user_agent: &str) -> bool {
+    is_lacking(observed) && is_known_browser(&user_agent.to_ascii_lowercase())
+}
+
+/// Reports whether a request lacks what known browsers send with a navigation:
 ///
 /// - over TLS, the headers `Sec-Fetch-*`; browsers send none over plain HTTP,
 /// - HTML in `Accept`.
-pub fn is_pretended(observed: VisitEvidence, user_agent: &str) -> bool {
+pub(super) fn is_lacking(observed: VisitEvidence) -> bool {
     let lacks_fetch = observed.is_tls() && observed.fetch() == Some(Fetch::None);
     let lacks_html = observed.fetch() != Some(Fetch::Navigation)
         && observed.accept().is_some_and(|kind| kind != Accept::Html);
-    (lacks_fetch || lacks_html) && is_known_browser(&user_agent.to_ascii_lowercase())
+    lacks_fetch || lacks_html
 }
 
 /// Reports whether a user agent, in lower case, is that of a browser that sends `Sec-Fetch-*`.
-fn is_known_browser(agent: &str) -> bool {
+pub(super) fn is_known_browser(agent: &str) -> bool {
     let mut found = [None; NAMES.len()];
     for product in products(agent) {
         let (name, version) = product.split_once('/').unwrap_or((product, ""));

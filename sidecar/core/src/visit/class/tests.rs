@@ -8,12 +8,12 @@ use vocabulary::visit::evidence::Request;
 use super::*;
 use crate::testing::golden;
 
-fn evidence(user_agent: &str) -> Evidence<'_> {
+fn evidence(user_agent: &str) -> Evidence<'static> {
     Evidence {
         method: VisitMethod::Get,
         purpose: "",
         observed: VisitEvidence::UNKNOWN,
-        user_agent,
+        words: Words::of(user_agent),
         listed: None,
         network: Network::default(),
     }
@@ -257,7 +257,7 @@ proptest! {
             method: VisitMethod::Get,
             purpose: &purpose,
             observed: VisitEvidence::from_number(observed),
-            user_agent: &user_agent,
+            words: Words::of(&user_agent),
             listed: None,
             network: Network { name: name.as_deref(), asn },
         });

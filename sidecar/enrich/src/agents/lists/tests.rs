@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 use shortlink_core::visit::class::networks::Network;
-use shortlink_core::visit::class::{Evidence, RULESET, classify};
+use shortlink_core::visit::class::{Evidence, RULESET, Words, classify};
 use vocabulary::visit::VisitMethod;
 use vocabulary::visit::evidence::VisitEvidence;
 
@@ -28,7 +28,7 @@ fn class(user_agent: &str, listed: Option<Listed>) -> Class {
         method: VisitMethod::Get,
         purpose: "",
         observed: VisitEvidence::UNKNOWN,
-        user_agent,
+        words: Words::of(user_agent),
         listed,
         network: Network::default(),
     };

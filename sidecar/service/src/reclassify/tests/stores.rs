@@ -16,7 +16,7 @@ use shortlink_core::testing::{ManualClock, campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Agents;
 use shortlink_core::visit::class::networks::Network;
-use shortlink_core::visit::class::{Class, Classification, Evidence, classify};
+use shortlink_core::visit::class::{Class, Classification, Evidence, Words, classify};
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
 use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, erase_visits, keep, visit};
@@ -63,7 +63,7 @@ fn new(number: u64, code: &str) -> Visit {
         method: visit.method,
         purpose: "",
         observed: VisitEvidence::UNKNOWN,
-        user_agent,
+        words: Words::of(user_agent),
         listed: None,
         network: Network::default(),
     });

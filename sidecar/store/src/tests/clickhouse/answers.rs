@@ -16,7 +16,7 @@ use shortlink_core::ports::{
 use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Device, DeviceKind, Versioned};
-use shortlink_core::visit::class::{Class, Classification, RULESET};
+use shortlink_core::visit::class::{Class, Classification, RULESET, Words};
 use shortlink_core::visit::visitor::VisitorId;
 use vocabulary::visit::VisitMethod;
 use vocabulary::{CampaignId, Code};
@@ -360,6 +360,7 @@ pub(super) fn random_visit(random: &mut StdRng, sequence: u64) -> Visit {
         },
         app: random.random_bool(0.2).then_some("WeChat"),
         listed: None,
+        words: Words::default(),
     });
     visit.classification = Classification {
         class,
