@@ -63,13 +63,17 @@ pub struct LinkCount<'a> {
 pub struct Batch {
     /// Names the batch uniquely; those of later ones are greater.
     pub id: i64,
-    /// Rows of visits in RowBinary.
-    visits: Vec<u8>,
-    /// Rows of counts in RowBinary.
-    counts: Vec<u8>,
-    /// Rows of clicks in RowBinary.
-    clicks: Vec<u8>,
+    /// Rows of visits, of counts and of clicks in RowBinary, behind the lengths of the first two parts.
+    stored: Vec<u8>,
+    /// The lengths of these parts.
+    lengths: [usize; 2],
 }
+
+/// The number of bytes that the lengths take.
+const HEAD: usize = 16;
+
+/// The bytes that make room for a visit's rows: most take less.
+const ROOM: usize = 400;
 
 /// Marks the stored form of a batch that has clicks, in its first number.
 const HAS_CLICKS: u64 = 1 << 63;
@@ -82,45 +86,54 @@ impl Batch {
         counts: impl IntoIterator<Item = LinkCount<'a>>,
         clicks: impl IntoIterator<Item = LinkClicks<'a>>,
     ) -> Self {
-        let mut rows = RowBinary::default();
+        let visits = visits.into_iter();
+        let mut rows = RowBinary(Vec::with_capacity(HEAD + ROOM * visits.size_hint().0));
+        rows.bytes(&[0; HEAD]);
         for visit in visits {
             visit.write(&mut rows);
         }
-        let mut of_links = RowBinary::default();
+        let of_visits = rows.0.len() - HEAD;
         // Nearly always 0, so that it takes no space.
         let (mut before, mut place) = ("", 0_u32);
         for count in counts {
             place = if count.code == before { place + 1 } else { 0 };
             before = count.code;
             let visits = i32::try_from(count.visits).unwrap_or(i32::MAX);
-            of_links.text(count.code).number(id);
-            of_links.bytes(&place.to_le_bytes()).number(count.last_at);
-            of_links.text(count.class).bytes(&visits.to_le_bytes());
-            of_links.bytes(&[u8::from(count.is_earlier)]);
+            rows.text(count.code).number(id);
+            rows.bytes(&place.to_le_bytes()).number(count.last_at);
+            rows.text(count.class).bytes(&visits.to_le_bytes());
+            rows.bytes(&[u8::from(count.is_earlier)]);
         }
-        let mut clicked = RowBinary::default();
+        let of_links = rows.0.len() - HEAD - of_visits;
         for of_link in clicks {
-            of_link.write(id, &mut clicked);
+            of_link.write(id, &mut rows);
         }
+        Self::of(id, rows.0, [of_visits, of_links])
+    }
+
+    /// The batch of rows behind an empty head.
+    fn of(id: i64, mut stored: Vec<u8>, lengths: [usize; 2]) -> Self {
+        let [visits, counts] = lengths.map(|length| length as u64);
+        stored[..8].copy_from_slice(&(visits | HAS_CLICKS).to_le_bytes());
+        stored[8..HEAD].copy_from_slice(&counts.to_le_bytes());
         Self {
             id,
-            visits: rows.0,
-            counts: of_links.0,
-            clicks: clicked.0,
+            stored,
+            lengths,
         }
+    }
+
+    /// The rows of visits, of counts and of clicks.
+    fn parts(&self) -> [&[u8]; 3] {
+        let [visits, counts] = self.lengths;
+        let (visits, rest) = self.stored[HEAD..].split_at(visits);
+        let (counts, clicks) = rest.split_at(counts);
+        [visits, counts, clicks]
     }
 
     /// The stored form of the rows.
     pub fn to_stored(&self) -> Vec<u8> {
-        let parts = [&self.visits, &self.counts, &self.clicks];
-        let length = parts.map(Vec::len).into_iter().sum::<usize>();
-        let mut stored = Vec::with_capacity(16 + length);
-        stored.extend_from_slice(&(self.visits.len() as u64 | HAS_CLICKS).to_le_bytes());
-        stored.extend_from_slice(&(self.counts.len() as u64).to_le_bytes());
-        for part in parts {
-            stored.extend_from_slice(part);
-        }
-        lz4_flex::compress_prepend_size(&stored)
+        lz4_flex::compress_prepend_size(&self.stored)
     }
 
     /// Restores a batch, also one of a program that stored no clicks; `None` for anything that [`Batch::to_stored`] has
@@ -134,14 +147,8 @@ impl Batch {
             let (second, rest) = number(rows)?;
             (counts, rows) = (usize::try_from(second).ok()?, rest);
         }
-        let (visits, rest) = rows.split_at_checked(visits)?;
-        let (counts, clicks) = rest.split_at_checked(counts)?;
-        Some(Self {
-            id,
-            visits: visits.to_vec(),
-            counts: counts.to_vec(),
-            clicks: clicks.to_vec(),
-        })
+        let is_whole = visits.checked_add(counts)? <= rows.len();
+        is_whole.then(|| Self::of(id, [&[0; HEAD], rows].concat(), [visits, counts]))
     }
 }
 
@@ -167,22 +174,14 @@ impl ClickHouse {
     /// When the rows are not known to be stored.
     pub async fn insert(&self, batch: &Batch) -> Result<(), Fault> {
         let client = self.database().await?;
-        let insertions = [
-            (
-                format!("INSERT INTO visits ({VISITS}) FORMAT RowBinary"),
-                &batch.visits,
-            ),
-            (
-                format!("INSERT INTO visit_counts ({COUNTS}) FORMAT RowBinary"),
-                &batch.counts,
-            ),
-            (
-                format!("INSERT INTO link_clicks ({CLICKS}) FORMAT RowBinary"),
-                &batch.clicks,
-            ),
+        let tables = [
+            ("visits", VISITS),
+            ("visit_counts", COUNTS),
+            ("link_clicks", CLICKS),
         ];
-        for (sql, rows) in insertions {
+        for ((table, columns), rows) in tables.into_iter().zip(batch.parts()) {
             if !rows.is_empty() {
+                let sql = format!("INSERT INTO {table} ({columns}) FORMAT RowBinary");
                 // A database that was restored draws the same ids for other rows.
                 let mut hasher = DefaultHasher::new();
                 rows.hash(&mut hasher);
@@ -268,8 +267,9 @@ mod tests {
         assert_eq!(Batch::from_stored(9, &batch.to_stored()), Some(batch));
         // As programs before stored it.
         let batch = Batch::new(9, [Columns::from(&visit)], counts, []);
-        let mut before = (batch.visits.len() as u64).to_le_bytes().to_vec();
-        before.extend_from_slice(&[&*batch.visits, &*batch.counts].concat());
+        let [visits, counts, _] = batch.parts();
+        let mut before = (visits.len() as u64).to_le_bytes().to_vec();
+        before.extend_from_slice(&[visits, counts].concat());
         let before = lz4_flex::compress_prepend_size(&before);
         assert_eq!(Batch::from_stored(9, &before), Some(batch));
         assert_eq!(Batch::from_stored(9, b"rubbish"), None);

@@ -293,7 +293,10 @@ impl VisitWriter {
 
 /// Converts batches that are read at `now` to visits.
 fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys, now: Timestamp) -> Read {
-    let mut read = Read::default();
+    let mut read = Read {
+        visits: Vec::with_capacity(MAX_VISITS_TOGETHER),
+        ..Read::default()
+    };
     for QueuedBatch { id, frames } in batches {
         let poison = |place: usize, reason: String, bytes: &[u8]| Poison {
             id: id.clone(),

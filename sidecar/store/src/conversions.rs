@@ -323,11 +323,13 @@ async fn report(
     let links = lock(db, found.iter().filter_map(|(link, _)| link.ok())).await?;
     // Erasures of these links wait for the lock from now on.
     let first = found.iter().map(|(_, it)| it.at).min().unwrap_or_default();
-    let subjects = links.values().flat_map(|it| {
-        let campaign = (it.campaign != 0).then(|| of_campaign(it.campaign));
-        [Some(of_link(it.code.as_str())), campaign]
-    });
-    let subjects = subjects.flatten().collect();
+    let subjects = || {
+        let subjects = links.values().flat_map(|it| {
+            let campaign = (it.campaign != 0).then(|| of_campaign(it.campaign));
+            [Some(of_link(it.code.as_str())), campaign]
+        });
+        subjects.flatten().collect()
+    };
     let erased = erased_until(db, first, subjects).await?;
     let is_erased = |name: &str, at: Timestamp| erased.get(name).is_some_and(|until| at <= *until);
     let mut stored = stored(db, found).await?;

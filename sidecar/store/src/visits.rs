@@ -128,8 +128,8 @@ impl<'a> LinkKey<'a> {
     async fn ids(
         db: &mut Db<'_>,
         keys: impl Iterator<Item = Self>,
-    ) -> Result<BTreeMap<i64, Self>, sqlx::Error> {
-        let mut by_id = BTreeMap::new();
+    ) -> Result<Map<i64, Self>, sqlx::Error> {
+        let mut by_id = Map::default();
         let mut unknown = Vec::new();
         for key in keys {
             match key {
@@ -172,17 +172,48 @@ impl<'a> LinkKey<'a> {
     }
 }
 
+/// A map whose keys visitors may have chosen: another order in each process, as in the standard library, but faster.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// A visit that is being stored.
+#[derive(Clone, Copy)]
+struct Taken<'a> {
+    visit: &'a Visit,
+    /// The key of its link.
+    key: LinkKey<'a>,
+    /// Its link, if that exists: a late visit of a deleted link is none of a recipient any more.
+    link: Option<&'a VisitedLink<'a>>,
+}
+
+impl Taken<'_> {
+    /// The campaign that its link belongs to.
+    fn campaign(&self) -> Option<i64> {
+        self.link?.campaign
+    }
+}
+
+/// A visited link.
+struct VisitedLink<'a> {
+    code: &'a str,
+    /// The campaign that it belongs to.
+    campaign: Option<i64>,
+    /// The time of its creation, in milliseconds since 1970; 0 unless visits are in ClickHouse.
+    created: i64,
+    /// Number of visits after which it ends.
+    max_visits: Option<i64>,
+}
+
 /// Additions to the counts for some visits, each row once and in order.
 #[derive(Debug, Default)]
 struct Counts<'a> {
     /// By link, hour and class: how many, and when the last was, in milliseconds.
     links: BTreeMap<(LinkKey<'a>, i64, &'static str), (i64, i64)>,
     /// By campaign, dimension, hour, value and class.
-    hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
+    hours: BTreeMap<(i64, &'static str, i64, &'a str, &'static str), i64>,
     /// By minute and host.
-    minutes: BTreeMap<(i64, String), i64>,
+    minutes: BTreeMap<(i64, &'a str), i64>,
     /// Human ones by minute, host and known network.
-    networks: BTreeMap<(i64, String, String), i64>,
+    networks: BTreeMap<(i64, &'a str, &'a str), i64>,
     /// Visitors by campaign and day; only human ones.
     visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
@@ -197,18 +228,20 @@ type Alike<'a> = (
 );
 
 impl<'a> Counts<'a> {
-    /// Counts visits, each with its link and the campaign that this belongs to.
-    fn of(visits: impl IntoIterator<Item = (&'a Visit, LinkKey<'a>, Option<i64>)>) -> Self {
+    /// Counts visits.
+    fn of(visits: &[Taken<'a>]) -> Self {
         let mut counts = Self::default();
         // Most visits have all properties in common with others of the same batch. Counting these
         // first means that each row is looked up only once.
-        let mut alike: HashMap<Alike<'a>, i64> = HashMap::new();
-        let mut minutes: HashMap<(i64, &str), i64> = HashMap::new();
-        let mut networks: HashMap<(i64, &str, &str), i64> = HashMap::new();
-        for (visit, link, campaign) in visits {
+        let mut alike: Map<Alike<'a>, i64> = Map::default();
+        let mut links: Map<(LinkKey<'a>, i64, &'static str), (i64, i64)> = Map::default();
+        let mut minutes: Map<(i64, &str), i64> = Map::default();
+        let mut networks: Map<(i64, &str, &str), i64> = Map::default();
+        for taken in visits {
+            let (visit, campaign) = (taken.visit, taken.campaign());
             let (hour, class) = (hour_of(visit), visit.classification.class.name());
             let at = visit.at.as_millisecond();
-            let of_link = counts.links.entry((link, hour, class)).or_insert((0, at));
+            let of_link = links.entry((taken.key, hour, class)).or_insert((0, at));
             *of_link = (of_link.0 + 1, of_link.1.max(at));
             if let (Some(visitor), Class::Human) = (visit.visitor, visit.classification.class) {
                 for of in [Some(ALL), campaign].into_iter().flatten() {
@@ -225,33 +258,24 @@ impl<'a> Counts<'a> {
             }
         }
         // These groups have most rows in common: each is sorted in once.
-        let mut rows: HashMap<(i64, Dimension, i64, &str, &'static str), i64> = HashMap::new();
+        let mut rows: Map<(i64, &'static str, i64, &str, &'static str), i64> = Map::default();
         for ((campaign, hour, class, values), visits) in alike {
             for of in [Some(ALL), campaign].into_iter().flatten() {
                 let of_dimensions = Dimension::ALL.into_iter().zip(values);
                 for (dimension, value) in [(Dimension::Total, "")].into_iter().chain(of_dimensions)
                 {
-                    *rows.entry((of, dimension, hour, value, class)).or_default() += visits;
+                    let key = (of, dimension.name(), hour, value, class);
+                    *rows.entry(key).or_default() += visits;
                 }
             }
         }
-        let rows = rows.into_iter();
-        let rows = rows.map(|((of, dimension, hour, value, class), visits)| {
-            let key = (of, dimension.name(), hour, value.to_owned(), class);
-            (key, visits)
-        });
-        counts.hours = rows.collect();
-        let minutes = minutes.into_iter();
-        counts.minutes = minutes
-            .map(|((minute, host), visits)| ((minute, host.to_owned()), visits))
-            .collect();
-        let networks = networks.into_iter();
-        counts.networks = networks
-            .map(|((minute, host, network), visits)| {
-                ((minute, host.to_owned(), network.to_owned()), visits)
-            })
-            .collect();
-        counts
+        Self {
+            links: links.into_iter().collect(),
+            hours: rows.into_iter().collect(),
+            minutes: minutes.into_iter().collect(),
+            networks: networks.into_iter().collect(),
+            ..counts
+        }
     }
 }
 

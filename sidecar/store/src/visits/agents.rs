@@ -189,6 +189,7 @@ pub(super) async fn note_agents(
 }
 
 /// A user agent and its classification, behind the id of its row.
+#[derive(Clone, Copy)]
 pub(super) struct NewAgent<'a>(pub(super) i64, &'a str, &'a Agent);
 
 impl<'a> From<(&'a str, &'a Agent)> for NewAgent<'a> {
@@ -212,12 +213,13 @@ pub(super) async fn insert_agents(
     let today = day_of(now);
     let ids: Vec<i64> = agents.keys().copied().collect();
     let sql = sql!(
-        "SELECT id FROM visit_agents WHERE id",
-        IN_NUMBERS,
-        " AND seen_day >= $2"
+        "SELECT {value AS id FROM json_each($1) WHERE NOT EXISTS \
+         (SELECT 1 FROM visit_agents WHERE visit_agents.id = value AND seen_day >= $2)|\
+         id FROM unnest($1::bigint[]) AS asked (id) EXCEPT \
+         SELECT id FROM visit_agents WHERE id = ANY($1) AND seen_day >= $2}"
     );
-    let seen: HashSet<i64> = db.all(sql, args![ids, today], |row| row.get("id")).await?;
-    agents.retain(|id, _| !seen.contains(id));
+    let unseen: HashSet<i64> = db.all(sql, args![ids, today], |row| row.get("id")).await?;
+    agents.retain(|id, _| unseen.contains(id));
     let rows = agents.into_iter().map(|(id, (user_agent, agent))| {
         let (browser, browser_version) = parts(agent.browser.as_ref());
         let (os, os_version) = parts(agent.os.as_ref());

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use shortlink_core::ports::StoreError;
-use shortlink_core::visit::Visit;
 use vocabulary::{ClickId, Code};
 
+use super::Taken;
 use super::erasure::overwrite;
 use super::pruning::FREE;
 use crate::Store;
@@ -17,12 +17,10 @@ use crate::value::{Row, Value, args};
 /// The most ids that a step of an erasure deletes.
 const ERASED_PER_STEP: u32 = 5_000;
 
-/// Stores the ids of those of new visits that have one.
-pub(super) async fn add<'a>(
-    db: &mut Db<'_>,
-    visits: impl Iterator<Item = &'a Visit>,
-) -> Result<(), sqlx::Error> {
-    let rows = visits.filter_map(|visit| {
+/// Stores the ids of those of new visits that have one, and whose links exist.
+pub(super) async fn add(db: &mut Db<'_>, visits: &[Taken<'_>]) -> Result<(), sqlx::Error> {
+    let rows = visits.iter().filter_map(|Taken { visit, link, .. }| {
+        let _ = (*link)?;
         let ClickId(bytes) = visit.click.as_ref()?;
         let (bytes, code): (Value<'_>, Value<'_>) = ((&bytes[..]).into(), (&visit.code).into());
         Some([bytes, code, visit.at.into()])

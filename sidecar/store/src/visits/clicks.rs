@@ -10,14 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use shortlink_clickhouse::Clicks;
-use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 use vocabulary::Code;
 
 use super::counts::LINK;
 use super::erasure::overwrite;
-use super::{ALL, HOUR_MS, LinkKey, OF_LINKS};
+use super::{ALL, HOUR_MS, LinkKey, OF_LINKS, Taken};
 use crate::Scheme;
 use crate::db::Db;
 use crate::sql::{IN_NUMBERS, Sql, sql, table};
@@ -94,17 +93,17 @@ impl Hours {
     }
 }
 
-/// Counts the human ones among visits that were just stored, each with its link and the campaign that this belongs to.
-/// Returns the links whose first human visit is one of them, if that is wanted.
+/// Counts the human ones among visits that were just stored. Returns the links whose first human visit is one of them, if that is wanted.
 pub(super) async fn add<'a>(
     db: &mut Db<'_>,
-    visits: impl IntoIterator<Item = (&'a Visit, LinkKey<'a>, Option<i64>)>,
+    visits: &[Taken<'a>],
     wants_first: bool,
 ) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     let mut new = ByLink::default();
-    for (visit, key, campaign) in visits {
-        if visit.classification.class == Class::Human {
-            new.add((campaign.unwrap_or(ALL), key), visit.at.as_millisecond());
+    for Taken { visit, key, link } in visits {
+        if let (Some(link), Class::Human) = (link, visit.classification.class) {
+            let place = (link.campaign.unwrap_or(ALL), *key);
+            new.add(place, visit.at.as_millisecond());
         }
     }
     let mut hours = Hours::default();
@@ -122,7 +121,7 @@ const NEW: &str = table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "fi
 /// visits but the added ones is new; with the last parameter, each of these shows its link. The first time of others stays
 /// for now, so that the one before shows.
 const FIRST: Sql = sql!(
-    "WITH new AS MATERIALIZED (SELECT * FROM ",
+    "WITH new AS MATERIALIZED (SELECT {campaign_id, link, first_at|*} FROM ",
     NEW,
     "), {changed AS (SELECT new.*, kept.first_at AS before FROM new LEFT JOIN link_clicks AS kept \
      ON kept.campaign_id = new.campaign_id AND kept.link_id = new.link \
@@ -516,7 +515,8 @@ pub(super) async fn existing<'a>(
         "SELECT id, coalesce(campaign_id, 0) AS campaign_id, created_at FROM links WHERE id",
         IN_NUMBERS
     );
-    let ids: Vec<i64> = by_id.keys().copied().collect();
+    let mut ids: Vec<i64> = by_id.keys().copied().collect();
+    ids.sort_unstable();
     let read = |row: &Row| {
         let id: i64 = row.get("id")?;
         let link = (row.get("campaign_id")?, row.get("created_at")?);

@@ -155,10 +155,11 @@ impl Erased {
         let mut counts = Counts::default();
         for (place, (key, visits)) in (0..).zip(&self.hours) {
             if counted.contains(&place) {
-                let (campaign, dimension, hour, _, class) = *key;
-                let other = (campaign, dimension, hour, OTHER.to_owned(), class);
-                *counts.hours.entry(key.clone()).or_default() -= visits;
-                *counts.hours.entry(other).or_default() += visits;
+                let (campaign, dimension, hour, ref value, class) = *key;
+                for (value, by) in [(&**value, -visits), (OTHER, *visits)] {
+                    let key = (campaign, dimension, hour, value, class);
+                    *counts.hours.entry(key).or_default() += by;
+                }
             }
         }
         // In SQLite, rows that are inserted before others are gone may have it move these, and leave copies. PostgreSQL

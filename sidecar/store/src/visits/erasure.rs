@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use shortlink_core::bulk::Erased;
 use shortlink_core::ports::StoreError;
-use shortlink_core::visit::Visit;
 use vocabulary::Code;
 
 use super::agents::note_agents;
 use super::counts::LINK;
 use super::erased::{COLUMNS, Erased as ErasedCounts, ErasedVisit};
 use super::listing::IDS_OF_DAYS;
-use super::{EARLIER, LinkKey, OF_LINKS, clicks};
+use super::{EARLIER, LinkKey, OF_LINKS, Taken, clicks};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{IN_NUMBERS, Sql, sql};
@@ -115,28 +114,30 @@ pub(crate) fn of_campaign(id: i64) -> String {
 /// Returns the places of visits that are not erased. Most batches have only visits that are later than each erasure.
 pub(super) async fn alive(
     db: &mut Db<'_>,
-    visits: &[&Visit],
-    campaigns: &[Option<i64>],
+    visits: &[Taken<'_>],
 ) -> Result<Vec<usize>, sqlx::Error> {
     let all = || (0..visits.len()).collect();
-    let Some(first) = visits.iter().map(|visit| visit.at).min() else {
+    let Some(first) = visits.iter().map(|it| it.visit.at).min() else {
         return Ok(Vec::new());
     };
     if db.scheme() == Scheme::Postgres {
         let sql = sql!("SELECT pg_advisory_xact_lock_shared($1)");
         db.run(sql, args![LOCK]).await?;
     }
-    let links = visits.iter().map(|visit| of_link(&visit.code));
-    let subjects = links.chain(campaigns.iter().flatten().map(|id| of_campaign(*id)));
-    let erased = erased_until(db, first, subjects.collect()).await?;
+    let subjects = || {
+        let links = visits.iter().map(|it| of_link(&it.visit.code));
+        let campaigns = visits.iter().filter_map(Taken::campaign);
+        links.chain(campaigns.map(of_campaign)).collect()
+    };
+    let erased = erased_until(db, first, subjects).await?;
     if erased.is_empty() {
         return Ok(all());
     }
     let is_erased = |name: String, at| erased.get(&name).is_some_and(|until| at <= *until);
-    let places = visits.iter().zip(campaigns).enumerate();
-    let places = places.filter(|(_, (visit, campaign))| {
-        !is_erased(of_link(&visit.code), visit.at)
-            && !campaign.is_some_and(|id| is_erased(of_campaign(id), visit.at))
+    let places = visits.iter().enumerate().filter(|(_, it)| {
+        let at = it.visit.at;
+        let of_campaign = it.campaign().map(of_campaign);
+        !is_erased(of_link(&it.visit.code), at) && !of_campaign.is_some_and(|of| is_erased(of, at))
     });
     Ok(places.map(|(place, _)| place).collect())
 }
@@ -145,13 +146,14 @@ pub(super) async fn alive(
 pub(crate) async fn erased_until(
     db: &mut Db<'_>,
     since: Timestamp,
-    subjects: BTreeSet<String>,
+    subjects: impl FnOnce() -> BTreeSet<String>,
 ) -> Result<HashMap<String, Timestamp>, sqlx::Error> {
     let sql = sql!("SELECT 1 AS any FROM visit_erasures WHERE until >= $1 LIMIT 1");
     let any: Option<i32> = db.one(sql, args![since], |_row| Ok(1)).await?;
     if any.is_none() {
         return Ok(HashMap::new());
     }
+    let subjects = subjects();
     let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
     let sql = sql!(
         "SELECT subject, until FROM visit_erasures WHERE subject",

@@ -1,6 +1,7 @@
 //! Stores new visits and their counts, and finds the links that reach their limit of visits.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
@@ -15,8 +16,8 @@ use super::sink::{self, Pending};
 use super::values::name;
 use super::watch::note_stretch;
 use super::{
-    ALL, Counts, LinkKey, OF_LINKS, add_new, click_ids, clicks, erasure, evidence_column,
-    first_clicks, network_minutes, ranges, sketches, some,
+    ALL, Counts, LinkKey, Map, OF_LINKS, Taken, VisitedLink, add_new, click_ids, clicks, erasure,
+    evidence_column, first_clicks, network_minutes, ranges, sketches, some,
 };
 use crate::db::Db;
 use crate::rows::ids_of;
@@ -105,56 +106,48 @@ async fn keep(
         true => codes.iter().copied().map(LinkKey::Code).collect(),
         false => keys(db, &codes).await?,
     };
-    let links = links_of(db, &codes, &keys).await?;
-    let campaign = |key: &LinkKey<'_>| links.get(key).and_then(|link| link.campaign);
-    let campaigns: Vec<Option<i64>> = keys.iter().map(campaign).collect();
-    let alive = erasure::alive(db, &new, &campaigns).await?;
-    let erased = (new.len() - alive.len()) as u64;
-    let keys: Vec<LinkKey<'_>> = alive.iter().map(|&place| keys[place]).collect();
-    new = alive.iter().map(|&place| new[place]).collect();
+    let links = links_of(db, &codes, &keys, in_clickhouse).await?;
+    let taken = new.iter().zip(&keys).map(|(visit, key)| Taken {
+        visit,
+        key: *key,
+        link: links.get(key),
+    });
+    let mut taken: Vec<Taken<'_>> = taken.collect();
+    let alive = erasure::alive(db, &taken).await?;
+    let erased = (taken.len() - alive.len()) as u64;
+    taken = alive.iter().map(|&place| taken[place]).collect();
     places = alive.iter().map(|&place| places[place]).collect();
-    let counted = new.iter().zip(&keys);
-    let mut counts = Counts::of(
-        counted
-            .clone()
-            .map(|(visit, key)| (*visit, *key, campaign(key))),
-    );
-    let counted: Vec<_> = counted
-        .map(|(visit, key)| (*visit, *key, campaign(key)))
-        .collect();
+    new = taken.iter().map(|it| it.visit).collect();
+    let mut counts = Counts::of(&taken);
     let mut pending = None;
     let ids = if let Some((id, first)) = numbered {
-        let rows = counted.iter().zip(first..);
-        let rows = rows.map(|((visit, _, campaign), number)| {
-            Columns::new(visit, number, id, campaign.unwrap_or(ALL))
-        });
+        let rows = taken.iter().zip(first..);
+        let rows = rows
+            .map(|(it, number)| Columns::new(it.visit, number, id, it.campaign().unwrap_or(ALL)));
         let of_links = sink::of_links(&mut counts);
         let limited = links.values();
         let limited = limited.filter_map(|link| Some((link.code, link.max_visits?)));
         let limited: Vec<(&str, i64)> = limited.collect();
         let limits = sink::limits(db, &of_links, &limited, id).await?;
-        if !counted.is_empty() {
-            let clicks = sink::clicks::new(&counted, &links);
+        if !taken.is_empty() {
+            let clicks = sink::clicks::new(&taken);
             let batch = Batch::new(id, rows, of_links, clicks);
             sink::store(db, &batch, now).await?;
             pending = Some(Pending { batch, limits });
         }
-        (first, first + counted.len() as i64 - 1)
+        (first, first + taken.len() as i64 - 1)
     } else {
-        insert(db, &counted, now).await?
+        insert(db, &taken, now).await?
     };
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
     let mut first = Vec::new();
     if !in_clickhouse {
-        // A late visit of a deleted link is none of a recipient any more.
-        let of_links = counted.iter().filter(|(_, key, _)| links.contains_key(key));
         let wants_first = webhooks::wants_first_clicks(db).await?;
-        first = clicks::add(db, of_links.copied(), wants_first).await?;
+        first = clicks::add(db, &taken, wants_first).await?;
     }
-    let of_links = counted.iter().filter(|(_, key, _)| links.contains_key(key));
-    click_ids::add(db, of_links.map(|(visit, ..)| *visit)).await?;
+    click_ids::add(db, &taken).await?;
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
         true => Vec::new(),
@@ -169,31 +162,36 @@ async fn keep(
     Ok((kept, pending))
 }
 
-/// Inserts visits, each with the key of its link and its campaign, and their user agents; returns their first and last id.
+/// The user agents of visits, each in its visit's place.
+fn agents<'a>(visits: &[Taken<'a>]) -> Vec<NewAgent<'a>> {
+    let mut known: Map<(&str, usize), NewAgent<'a>> = Map::default();
+    let agents = visits.iter().map(|Taken { visit, .. }| {
+        let (user_agent, agent) = (&*visit.user_agent, &visit.agent);
+        let key = (user_agent, Arc::as_ptr(agent).addr());
+        let of = known.entry(key);
+        *of.or_insert_with(|| (user_agent, &**agent).into())
+    });
+    agents.collect()
+}
+
+/// Inserts visits and their user agents; returns their first and last id.
 async fn insert(
     db: &mut Db<'_>,
-    visits: &[(&Visit, LinkKey<'_>, Option<i64>)],
+    visits: &[Taken<'_>],
     now: Timestamp,
 ) -> Result<(i64, i64), sqlx::Error> {
-    let agents = visits
-        .iter()
-        .map(|(visit, ..)| (&*visit.user_agent, &*visit.agent));
-    let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
+    let agents = agents(visits);
     insert_agents(db, &agents, now).await?;
     let first = next_id(db, visits.len()).await?;
     let rows = visits.iter().zip(&agents).enumerate();
-    let rows = rows.map(|(place, ((visit, key, campaign), agent))| {
-        let id = first + place as i64;
-        values(visit, *key, *campaign, agent.0, id)
-    });
+    let rows = rows.map(|(place, (taken, agent))| values(taken, agent.0, first + place as i64));
     if db.scheme() == Scheme::Postgres {
         postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
         return Ok((first, last_id(db).await?));
     }
     db.insert(INSERT, [""; COLUMNS + 2], sql!(""), rows).await?;
     let last = first - 1 + visits.len() as i64;
-    let new: Vec<&Visit> = visits.iter().map(|(visit, ..)| *visit).collect();
-    note_days(db, &new, last).await?;
+    note_days(db, visits, last).await?;
     Ok((first, last))
 }
 
@@ -216,10 +214,10 @@ async fn last_id(db: &mut Db<'_>) -> Result<i64, sqlx::Error> {
 }
 
 /// Notes which ids the visits of each day have: those that were just inserted into SQLite, in this order.
-async fn note_days(db: &mut Db<'_>, visits: &[&Visit], last: i64) -> Result<(), sqlx::Error> {
+async fn note_days(db: &mut Db<'_>, visits: &[Taken<'_>], last: i64) -> Result<(), sqlx::Error> {
     let mut days: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    for (visit, id) in visits.iter().rev().zip((0..=last).rev()) {
-        let day = visit.at.as_millisecond().div_euclid(DAY_MS);
+    for (it, id) in visits.iter().rev().zip((0..=last).rev()) {
+        let day = it.visit.at.as_millisecond().div_euclid(DAY_MS);
         days.entry(day).or_insert((id, id)).0 = id;
     }
     let days = days.into_iter();
@@ -278,53 +276,60 @@ pub(super) async fn keys<'a>(
     })
 }
 
-/// A visited link.
-pub(super) struct VisitedLink<'a> {
-    code: &'a str,
-    /// The campaign that it belongs to.
-    pub(super) campaign: Option<i64>,
-    /// The time of its creation, in milliseconds since 1970.
-    pub(super) created: i64,
-    /// Number of visits after which it ends.
-    max_visits: Option<i64>,
-}
-
-/// The links of visits, of those that exist.
+/// The links of visits, of those that exist. They are read in groups of those that are alike: a row for each would cost
+/// more than all else about it.
 async fn links_of<'a>(
     db: &mut Db<'_>,
     codes: &[&'a str],
     keys: &[LinkKey<'a>],
-) -> Result<HashMap<LinkKey<'a>, VisitedLink<'a>>, sqlx::Error> {
-    let distinct: HashMap<LinkKey<'a>, &'a str> =
+    with_created: bool,
+) -> Result<Map<LinkKey<'a>, VisitedLink<'a>>, sqlx::Error> {
+    let distinct: Map<LinkKey<'a>, &'a str> =
         keys.iter().copied().zip(codes.iter().copied()).collect();
     let by_id = LinkKey::ids(db, distinct.keys().copied()).await?;
     // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
     // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
-    let sql = sql!(
-        "SELECT {links.id, campaign_id, max_visits, created_at FROM json_each($1) AS asked \
-         CROSS JOIN links ON links.id = asked.value|\
-         asked.id, campaign_id, max_visits, created_at FROM unnest($1::bigint[]) AS asked (id), \
+    let mut statement = db.statement(sql!(
+        "SELECT campaign_id, max_visits, {json_group_array(links.id)|array_agg(asked.id)} AS ids"
+    ));
+    if with_created {
+        let created = sql!(", {json_group_array|array_agg}(created_at) AS created");
+        statement.push(created);
+    }
+    statement.push(sql!(
+        " FROM {json_each($1) AS asked CROSS JOIN links ON links.id = asked.value|\
+         unnest($1::bigint[]) AS asked (id), \
          LATERAL (SELECT campaign_id, max_visits, created_at FROM links WHERE links.id = asked.id LIMIT 1) \
-         AS link}"
-    );
-    let ids: Vec<i64> = by_id.keys().copied().collect();
+         AS link} GROUP BY campaign_id, max_visits"
+    ));
+    let mut ids: Vec<i64> = by_id.keys().copied().collect();
+    ids.sort_unstable();
     let read = |row: &Row| {
-        let id: i64 = row.get("id")?;
-        let link = (row.find("campaign_id")?, row.find("max_visits")?);
-        Ok((id, link, row.get("created_at")?))
+        let ids: Vec<i64> = row.get("ids")?;
+        let created: Vec<i64> = match with_created {
+            true => row.get("created")?,
+            false => vec![0; ids.len()],
+        };
+        let of = (row.find("campaign_id")?, row.find("max_visits")?);
+        Ok((of, ids, created))
     };
-    let rows: Vec<_> = db.all(sql, args![ids], read).await?;
-    let links = rows
+    let groups: Vec<_> = db.all(&statement, args![ids], read).await?;
+    let links = groups
         .into_iter()
-        .filter_map(|(id, (campaign, max_visits), created)| {
-            let key = *by_id.get(&id)?;
-            let link = VisitedLink {
-                code: distinct.get(&key)?,
-                campaign,
-                created,
-                max_visits,
-            };
-            Some((key, link))
+        .flat_map(|((campaign, max_visits), ids, created)| {
+            let (by_id, distinct) = (&by_id, &distinct);
+            ids.into_iter()
+                .zip(created)
+                .filter_map(move |(id, created)| {
+                    let key = *by_id.get(&id)?;
+                    let link = VisitedLink {
+                        code: distinct.get(&key)?,
+                        campaign,
+                        created,
+                        max_visits,
+                    };
+                    Some((key, link))
+                })
         });
     Ok(links.collect())
 }
@@ -333,7 +338,7 @@ async fn links_of<'a>(
 /// count.
 async fn ended(
     db: &mut Db<'_>,
-    links: &HashMap<LinkKey<'_>, VisitedLink<'_>>,
+    links: &Map<LinkKey<'_>, VisitedLink<'_>>,
 ) -> Result<Vec<Code>, sqlx::Error> {
     let ending = links.iter().filter(|(_, link)| link.max_visits.is_some());
     let ending: Vec<LinkKey<'_>> = ending.map(|(key, _)| *key).collect();
@@ -376,13 +381,8 @@ const INSERT: Sql = sql!("INSERT INTO visits ", VISIT, ", link_id, id)");
 const COPY: Sql = sql!("COPY visits ", VISIT, ") FROM STDIN (FORMAT binary)");
 
 /// The values of the columns of a [`VISIT`], the key of its link, and its id in SQLite.
-fn values<'a>(
-    visit: &'a Visit,
-    key: LinkKey<'a>,
-    campaign: Option<i64>,
-    agent: i64,
-    id: i64,
-) -> [Value<'a>; COLUMNS + 2] {
+fn values<'a>(taken: &Taken<'a>, agent: i64, id: i64) -> [Value<'a>; COLUMNS + 2] {
+    let visit = taken.visit;
     let (place, classification) = (&visit.place, &visit.classification);
     [
         visit.at.into(),
@@ -404,10 +404,10 @@ fn values<'a>(
         classification.class.name().into(),
         classification.reason.into(),
         classification.ruleset.into(),
-        campaign.into(),
+        taken.campaign().into(),
         evidence_column(visit.evidence).into(),
         place.asn.into(),
-        key.into(),
+        taken.key.into(),
         id.into(),
     ]
 }
@@ -439,7 +439,7 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
             campaign,
             (*dimension).into(),
             hour,
-            value.into(),
+            (*value).into(),
             (*class).into(),
             visits,
         ]
@@ -454,8 +454,8 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
     );
     db.insert(into, types, end, hours).await?;
     let minutes = counts.minutes.iter();
-    let minutes =
-        minutes.map(|((minute, host), visits)| [(*minute).into(), host.into(), (*visits).into()]);
+    let minutes = minutes
+        .map(|((minute, host), visits)| [(*minute).into(), (*host).into(), (*visits).into()]);
     let into = sql!("INSERT INTO visit_domain_minutes AS kept (minute, host, visits)");
     let types = ["bigint", "text", "bigint"];
     let end =

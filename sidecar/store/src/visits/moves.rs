@@ -71,11 +71,11 @@ impl<'a> Moves<'a> {
         *of_link = (of_link.0 + by, of_link.1.max(at));
     }
 
-    fn count(&mut self, visit: &StoredVisit, hour: i64, counted: &Counted<'_>, by: i64) {
+    fn count(&mut self, visit: &'a StoredVisit, hour: i64, counted: &Counted<'a>, by: i64) {
         let class = counted.class.name();
         for of in campaigns(visit) {
             for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
-                let value = counted.value(dimension, visit).to_owned();
+                let value = counted.value(dimension, visit);
                 let key = (of, dimension.name(), hour, value, class);
                 *self.counts.hours.entry(key).or_default() += by;
             }
@@ -114,8 +114,8 @@ struct Counted<'a> {
     os: &'a str,
 }
 
-impl Counted<'_> {
-    fn value<'a>(&'a self, dimension: Dimension, visit: &'a StoredVisit) -> &'a str {
+impl<'a> Counted<'a> {
+    fn value(&self, dimension: Dimension, visit: &'a StoredVisit) -> &'a str {
         match dimension {
             Dimension::Total => "",
             Dimension::Domain => &visit.host,

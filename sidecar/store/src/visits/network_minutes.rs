@@ -20,8 +20,8 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
     let rows = rows.map(|((minute, host, network), visits)| {
         [
             (*minute).into(),
-            host.into(),
-            network.into(),
+            (*host).into(),
+            (*network).into(),
             (*visits).into(),
         ]
     });

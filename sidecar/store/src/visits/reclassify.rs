@@ -433,7 +433,7 @@ pub(super) async fn remove_empty(
             campaign,
             (*dimension).into(),
             hour,
-            value.into(),
+            (*value).into(),
             (*class).into(),
         ]
     });

@@ -24,7 +24,7 @@ const HOURS_OF_DAY: i64 = 24;
 const MINUTES_OF_DAY: i64 = DAY_MS / MINUTE_MS;
 
 /// A value of a campaign, a dimension and a day.
-type Named = (i64, &'static str, i64, String);
+type Named<'a> = (i64, &'static str, i64, &'a str);
 
 /// Moves additions to the counts of values without a name to those of [`OTHER`]. Notes new values
 /// while the day has fewer than [`MAX_VALUES`]. Must be followed by the additions in the same transaction.
@@ -34,8 +34,8 @@ pub(super) async fn name(db: &mut Db<'_>, counts: &mut Counts<'_>) -> Result<(),
     for (campaign, dimension, hour, value, _) in counts.hours.keys() {
         let is_chosen = Dimension::by_name(dimension).is_some_and(Dimension::is_chosen);
         let of = (*campaign, *dimension, hour.div_euclid(HOURS_OF_DAY));
-        if is_chosen && !value.is_empty() && value != OTHER {
-            unknown.insert((of.0, of.1, of.2, value.clone()));
+        if is_chosen && !value.is_empty() && *value != OTHER {
+            unknown.insert((of.0, of.1, of.2, *value));
         }
     }
     remove_noted(db, &mut unknown).await?;
@@ -87,7 +87,10 @@ async fn noted(db: &mut Db<'_>, of: (i64, &'static str, i64)) -> Result<i64, sql
 }
 
 /// Removes the values that are noted.
-async fn remove_noted(db: &mut Db<'_>, values: &mut BTreeSet<Named>) -> Result<(), sqlx::Error> {
+async fn remove_noted(
+    db: &mut Db<'_>,
+    values: &mut BTreeSet<Named<'_>>,
+) -> Result<(), sqlx::Error> {
     if values.is_empty() {
         return Ok(());
     }
@@ -110,52 +113,40 @@ async fn remove_noted(db: &mut Db<'_>, values: &mut BTreeSet<Named>) -> Result<(
     Ok(())
 }
 
-fn row((campaign, dimension, day, value): &Named) -> [Value<'_>; 4] {
+fn row<'a>((campaign, dimension, day, value): &Named<'a>) -> [Value<'a>; 4] {
     [
         (*campaign).into(),
         (*dimension).into(),
         (*day).into(),
-        value.into(),
+        (*value).into(),
     ]
 }
 
 /// Adds the additions of some values up.
-fn merge(counts: &mut Counts<'_>, rest: &HashSet<Named>) {
-    for ((campaign, dimension, hour, value, class), visits) in std::mem::take(&mut counts.hours) {
-        let named = (campaign, dimension, hour.div_euclid(HOURS_OF_DAY), value);
-        let value = if rest.contains(&named) {
-            OTHER.to_owned()
-        } else {
-            named.3
+fn merge(counts: &mut Counts<'_>, rest: &HashSet<Named<'_>>) {
+    let named =
+        |of, dimension: &'static str, day, value| match rest.get(&(of, dimension, day, value)) {
+            Some(_) => OTHER,
+            None => value,
         };
+    for ((campaign, dimension, hour, value, class), visits) in std::mem::take(&mut counts.hours) {
+        let value = named(campaign, dimension, hour.div_euclid(HOURS_OF_DAY), value);
         let key = (campaign, dimension, hour, value, class);
         *counts.hours.entry(key).or_default() += visits;
     }
     counts.hours.retain(|_, visits| *visits != 0);
-    for ((minute, host), visits) in std::mem::take(&mut counts.minutes) {
+    let host_at = |minute: i64, host| {
         let day = minute.div_euclid(MINUTES_OF_DAY);
-        let named = (ALL, Dimension::Domain.name(), day, host);
-        let host = if rest.contains(&named) {
-            OTHER.to_owned()
-        } else {
-            named.3
-        };
-        *counts.minutes.entry((minute, host)).or_default() += visits;
+        named(ALL, Dimension::Domain.name(), day, host)
+    };
+    for ((minute, host), visits) in std::mem::take(&mut counts.minutes) {
+        let key = (minute, host_at(minute, host));
+        *counts.minutes.entry(key).or_default() += visits;
     }
     for ((minute, host, network), visits) in std::mem::take(&mut counts.networks) {
         let day = minute.div_euclid(MINUTES_OF_DAY);
-        let named = |dimension: Dimension, value: String| {
-            let named = (ALL, dimension.name(), day, value);
-            match rest.contains(&named) {
-                true => OTHER.to_owned(),
-                false => named.3,
-            }
-        };
-        let (host, network) = (
-            named(Dimension::Domain, host),
-            named(Dimension::Network, network),
-        );
-        let key = (minute, host, network);
+        let network = named(ALL, Dimension::Network.name(), day, network);
+        let key = (minute, host_at(minute, host), network);
         *counts.networks.entry(key).or_default() += visits;
     }
 }

@@ -7,34 +7,24 @@ use shortlink_clickhouse::{
     CLOCKS_DIFFER_MS, ClickHouse, ClickedLink, Clicks, HumanVisits, LinkClicks,
 };
 use shortlink_core::ports::StoreError;
-use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 use vocabulary::Code;
 
 use super::super::clicks::{ByLink, Place, Weighed, changes, existing};
-use super::super::keeping::VisitedLink;
 use super::super::moves::Moves;
-use super::super::{ALL, LinkKey};
+use super::super::{ALL, LinkKey, Map, Taken};
 use super::{asked, of_links};
 use crate::Store;
 
-/// A visit, with its link and the campaign that this belongs to.
-type OfLink<'a> = (&'a Visit, LinkKey<'a>, Option<i64>);
-
-/// The clicks by new visits, without those of links that do not exist: a late visit of a deleted link is none of a
-/// recipient any more.
-pub(in super::super) fn new<'a>(
-    visits: &[OfLink<'a>],
-    links: &HashMap<LinkKey<'a>, VisitedLink<'a>>,
-) -> Vec<LinkClicks<'a>> {
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(visits.len());
+/// The clicks by new visits, without those of links that do not exist.
+pub(in super::super) fn new<'a>(visits: &[Taken<'a>]) -> Vec<LinkClicks<'a>> {
+    let mut places: Map<&str, usize> = Map::default();
     let mut all: Vec<LinkClicks<'a>> = Vec::with_capacity(visits.len());
-    for (visit, key, _) in visits {
-        if visit.classification.class != Class::Human {
+    for Taken { visit, link, .. } in visits {
+        let (Some(link), Class::Human) = (link, visit.classification.class) else {
             continue;
-        }
-        let Some(link) = links.get(key) else { continue };
+        };
         let clicks = Clicks::at(visit.at.as_millisecond());
         let place = *places.entry(&*visit.code).or_insert(all.len());
         match all.get_mut(place) {
