@@ -27,15 +27,14 @@ use shortlink_tests::visits::put_of;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 use vocabulary::visit::VisitId;
 
-/// The default number of kills. Some follow each other at once; before the first of these so many events are delivered.
-const KILLS: u64 = 20;
-const AT_ONCE: u64 = 5;
-const EVENTS: u64 = 60;
+/// The default number of kills, and the number of events before each of them.
+const KILLS: u64 = 6;
+const EVENTS: u64 = 300;
 
 /// Number of links, of visits of a batch, and of visits that wait for the endpoint.
 const LINKS: u64 = 60;
 const BATCH: u64 = 20;
-const AHEAD: u64 = 500;
+const AHEAD: u64 = 2000;
 
 /// The limit until another sidecar delivers the events of one that was killed: its claim expires after six seconds.
 const TAKEN_OVER: Duration = Duration::from_secs(60);
@@ -286,22 +285,19 @@ fn outlive_kills(database: &str, directory: &std::path::Path) {
         scope.spawn(|| visit(redis.port, &links, &sent, &each, &is_over));
         for kill in 0..kills {
             let before = each.count();
-            let is_first = kill % AT_ONCE == 0;
             until("more events", TAKEN_OVER, || {
-                !is_first || each.count() >= before + EVENTS
+                each.count() >= before + EVENTS
             });
             pass(chance.time_below(Duration::from_millis(50)));
             let sidecar = &mut sidecars[(kill % 2) as usize];
             sidecar.kill();
-            if is_first {
-                // Settings that change meanwhile lose no event, and put no two of a link on their way.
-                let port = sidecars[((kill + 1) % 2) as usize].port;
-                let most = [1, 20, 50][(kill / AT_ONCE % 3) as usize];
-                let body = json!({"maxBatch": most});
-                let path = format!("/v1/webhooks/{batched}");
-                let changed = api(port, &key, "PATCH", &path, Some(&body));
-                assert_eq!(changed.status, 200);
-            }
+            // Settings that change meanwhile lose no event, and put no two of a link on their way.
+            let port = sidecars[((kill + 1) % 2) as usize].port;
+            let most = [20, 1, 50][(kill % 3) as usize];
+            let body = json!({"maxBatch": most});
+            let path = format!("/v1/webhooks/{batched}");
+            let changed = api(port, &key, "PATCH", &path, Some(&body));
+            assert_eq!(changed.status, 200);
             sidecars[(kill % 2) as usize].start_again();
         }
         drop(over);
