@@ -94,7 +94,10 @@ mod tests {
         let minute = |n| moment("2026-06-01T12:00:00Z") + SignedDuration::from_mins(n);
         let (whole, part) = (block("a", None), block("a", Some("Example Mobile")));
         let mut blocks = Blocks::default();
-        assert_eq!(blocks.update(vec![part.clone()], minute(0)), [part.clone()]);
+        assert_eq!(
+            blocks.update(vec![part.clone()], minute(0)),
+            std::slice::from_ref(&part)
+        );
         // It goes on from a later minute, with other visits; and another one begins.
         let later = Block {
             at: minute(1),
@@ -102,7 +105,10 @@ mod tests {
             ..part.clone()
         };
         let found = vec![later.clone(), whole.clone()];
-        assert_eq!(blocks.update(found, minute(1)), [whole.clone()]);
+        assert_eq!(
+            blocks.update(found, minute(1)),
+            std::slice::from_ref(&whole)
+        );
         let text = serde_json::to_string(&blocks).expect("JSON");
         assert_eq!(
             serde_json::from_str::<Blocks>(&text).ok(),

@@ -1,10 +1,10 @@
 //! Events of webhooks besides clicks, as an endpoint gets them from a running service.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use shortlink_tests::calendar::format_time;
+use shortlink_tests::calendar::{format_time, since_1970};
 use shortlink_tests::http;
 use shortlink_tests::ports;
 use shortlink_tests::redis::Redis;
@@ -27,8 +27,7 @@ fn data(endpoint: &Endpoint, event: &str) -> Vec<Value> {
 }
 
 fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("a clock").as_millis() as u64
+    since_1970().as_millis() as u64
 }
 
 /// Sends rows to create as lines; returns the lines of the answer.
@@ -43,7 +42,7 @@ fn batch(port: u16, key: &str, query: &str, rows: &[Value], once: &str) -> Vec<V
     let request = http::request("POST", &path, &headers, body.as_bytes());
     let answer = http::try_send(port, "POST", &request).expect("an answer");
     let text = String::from_utf8(answer.body).expect("text");
-    let lines = text.lines().map(|line| serde_json::from_str(line));
+    let lines = text.lines().map(serde_json::from_str);
     lines.map(|line| line.expect("JSON")).collect()
 }
 
