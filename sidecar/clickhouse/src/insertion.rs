@@ -72,7 +72,7 @@ pub struct Batch {
 /// The number of bytes that the lengths take.
 const HEAD: usize = 16;
 
-/// The bytes that make room for a visit's rows: most take less.
+/// The bytes that are reserved for the rows of a visit: most take less.
 const ROOM: usize = 400;
 
 /// Marks the stored form of a batch that has clicks, in its first number.

@@ -17,7 +17,7 @@ const LATEST: Sql = sql!(
     table!("wanted": 1 "place" "bigint", 2 "external_id" "text", 3 "campaign_id" "bigint")
 );
 
-/// An external id that a link is looked for with.
+/// An external id whose links are wanted.
 pub(crate) struct Wanted<'a> {
     /// The place of the row that has it.
     pub(crate) place: usize,

@@ -94,7 +94,7 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.click("[data-act=replay]");
     browser.choose("#f-since", "2001-01-01T01:01");
     browser.click("details[open] .main");
-    // Events from before the webhook can't be sent again.
+    // Events from before the webhook can't be replayed.
     browser.text_with("#w-since", "must not be before");
     browser.click("[data-act=change]");
     browser.fill("details[open] #f-name", "another name");

@@ -181,7 +181,7 @@ fn shipped_files_serve_http3_and_offer_it() {
     nginx.edit("tls.conf", "# include http3.conf;", "include http3.conf;");
     nginx.edit("tls.conf", "NumTickets 0", "NumTickets 1");
     // Old and new workers read the same socket, and one may take and drop a packet that ends a connection of the other.
-    // Such a connection ends with its idle timeout alone: nginx cuts none over QUIC off at `worker_shutdown_timeout`.
+    // Only its idle timeout ends such a connection: nginx cuts none over QUIC off at `worker_shutdown_timeout`.
     nginx.edit(
         "nginx.conf",
         "keepalive_timeout 30s;",
@@ -250,7 +250,7 @@ fn shipped_files_serve_http3_and_offer_it() {
         let mut before = Client::open(&config, nginx.tls_port, "a.example").await;
         let found = (302, Some("https://other.example/"));
         assert_eq!(before.get(&format!("/{code}")).await.redirect(), found);
-        // Closing takes longer than it does to acknowledge that answer. What is not acknowledged keeps an old worker.
+        // Closing takes longer than it does to acknowledge that answer, without which an old worker stays.
         client.close().await;
         let old = nginx.begin_reload();
         nginx.wait_for_ending_of(&old);

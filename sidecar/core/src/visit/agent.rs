@@ -22,7 +22,7 @@ pub struct Agent {
     pub app: Option<&'static str>,
     /// The kind of program that public lists name; evidence for the class, and not stored.
     pub listed: Option<Listed>,
-    /// What else the user agent says; likewise.
+    /// Other evidence in the user agent; likewise.
     pub words: Words,
 }
 

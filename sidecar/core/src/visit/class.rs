@@ -94,7 +94,7 @@ pub struct Evidence<'a> {
     pub purpose: &'a str,
     /// Other properties of the request.
     pub observed: VisitEvidence,
-    /// What the header `User-Agent` says.
+    /// Evidence in the header `User-Agent`.
     pub words: Words,
     /// Kind of program that public lists of user agents name.
     pub listed: Option<Listed>,
@@ -102,8 +102,7 @@ pub struct Evidence<'a> {
     pub network: Network<'a>,
 }
 
-/// What a user agent says of a client, whatever else is known of it: the same for all visits with this user agent.
-/// Nothing, by default.
+/// The evidence in a user agent, which is the same for all visits with it. By default there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// The verdict over a program with a rule.

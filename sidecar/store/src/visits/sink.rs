@@ -53,7 +53,7 @@ pub(super) struct Limit {
     earlier: Option<i64>,
 }
 
-/// When the process of the database's server began, in microseconds since 1970; 0 for SQLite. Numbers are drawn only where
+/// The start of the process of the database's server, in microseconds since 1970; 0 for SQLite. Numbers are drawn only where
 /// those of this process were compared with ClickHouse: it may lack the latest, as after a failover.
 pub(super) const SERVER: &str =
     "{0|CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint)}";
