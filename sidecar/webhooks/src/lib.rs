@@ -21,7 +21,9 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use shortlink_core::webhook::{Answer, EndpointPolicy, Message, MessageSender, SendError};
+use shortlink_core::webhook::{
+    Answer, EndpointError, EndpointPolicy, Message, MessageSender, SendError,
+};
 
 use resolver::AdmittedAddresses;
 
@@ -75,6 +77,10 @@ impl HttpSender {
     }
 
     async fn attempt(&self, message: Message) -> Result<Answer, SendError> {
+        // The setting may have changed since the URL was stored.
+        if message.url.is_plain() && !self.policy.plain_http {
+            return Err(SendError(format!("the URL {}", EndpointError::Plain)));
+        }
         // A connector takes an address in a URL without asking the resolver.
         let address = message.url.address();
         if address.is_some_and(|address| !self.policy.admits(address)) {

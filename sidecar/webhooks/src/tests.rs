@@ -123,6 +123,20 @@ async fn no_connection_is_made_to_an_address_that_is_not_admitted() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_without_tls_once_that_is_not_allowed_any_more() {
+    let endpoint = Endpoint::start(OK).await;
+    let policy = EndpointPolicy {
+        plain_http: false,
+        ..local()
+    };
+    let url = format!("http://127.0.0.1:{}/", endpoint.port);
+    let sent = sender(policy, LONG).send(message(&url)).await;
+    let error = sent.expect_err("no answer");
+    assert!(error.0.contains("webhooks.plain_http"), "{error}");
+    assert_eq!(endpoint.connections(), 0);
+}
+
+#[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
     let other = Endpoint::start(OK).await;
     let location = format!("http://127.0.0.1:{}/", other.port);

@@ -124,6 +124,11 @@ impl EndpointUrl {
         Ok(Self(text))
     }
 
+    /// Reports whether messages would be sent without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.0.starts_with("http:")
+    }
+
     /// Takes a URL that was stored.
     pub fn from_stored(text: String) -> Self {
         Self(text)

@@ -322,7 +322,9 @@ impl Endpoint {
             self.waiting -= events;
             self.delivered += events as u64;
         } else {
-            let inherited = queue.inherited.take();
+            // Of an event that is later than the failures before, nothing has failed yet.
+            let first = queue.events.front().map_or(now, |event| event.at);
+            let inherited = queue.inherited.take().map(|since| since.max(first));
             let since = queue.retry.as_ref().map(|retry| retry.since);
             let since = since.or(inherited).unwrap_or(now);
             let wanted = outcome.as_ref().ok().and_then(|answer| answer.retry_after);

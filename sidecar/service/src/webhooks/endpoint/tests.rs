@@ -204,6 +204,25 @@ async fn an_event_that_fails_for_three_days_pauses_its_webhook_through_restarts(
 }
 
 #[tokio::test]
+async fn failures_of_a_former_process_are_none_of_later_events() {
+    let begun = moment(AT);
+    let hours = |hours| begun + jiff::SignedDuration::from_hours(hours);
+    let mut endpoint = Endpoint::new(Webhook {
+        failing_since: Some(begun),
+        ..webhook(1)
+    });
+    let mut late = visit(1, "a");
+    late.visit.at = hours(96);
+    endpoint.take_visit(late, describe);
+    for (hour, pause) in [(97, None), (168, Some(PauseReason::Failing))] {
+        let only = endpoint.ready(later()).pop().expect("a message");
+        end(&mut endpoint, only, &REFUSED, hours(hour));
+        let news = endpoint.news();
+        assert_eq!((news.failing_since, news.pause), (Some(hours(96)), pause));
+    }
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_gone_gets_nothing_more() {
     let mut endpoint = Endpoint::new(webhook(1));
     take(&mut endpoint, &[(1, "a"), (2, "a")]);
