@@ -225,6 +225,19 @@ impl Store {
         Ok(())
     }
 
+    /// Doubts ids if the process of the database's server is another one.
+    pub(super) async fn check_ids(&self) -> Result<(), StoreError> {
+        let sql = sql!(
+            "SELECT 1 AS any FROM visit_sink WHERE id = 1 AND server = ",
+            SERVER
+        );
+        let known = self.one("check the numbers of visits", sql, &[], |_row| Ok(()));
+        if known.await?.is_none() {
+            self.doubt_ids();
+        }
+        Ok(())
+    }
+
     /// Has the next [`Store::renew_ids`] compare ids again.
     pub(super) fn doubt_ids(&self) {
         self.has_new_ids.store(false, Ordering::Relaxed);
