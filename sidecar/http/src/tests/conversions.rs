@@ -156,7 +156,7 @@ async fn invalid_rows_are_refused_with_the_pointer() {
         (
             with(json!({"shortCode": "-"})),
             "/shortCode",
-            "must be a code",
+            "must be the code",
         ),
         (
             with(json!({"shortCode": "nothing"})),
