@@ -200,7 +200,7 @@ struct VisitedLink<'a> {
     /// The time of its creation, in milliseconds since 1970; 0 unless visits are in ClickHouse.
     created: i64,
     /// Number of visits after which it ends.
-    max_visits: Option<i64>,
+    most_visits: Option<i64>,
 }
 
 /// Additions to the counts for some visits, each row once and in order.

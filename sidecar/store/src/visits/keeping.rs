@@ -126,7 +126,7 @@ async fn keep(
             .map(|(it, number)| Columns::new(it.visit, number, id, it.campaign().unwrap_or(ALL)));
         let of_links = sink::of_links(&mut counts);
         let limited = links.values();
-        let limited = limited.filter_map(|link| Some((link.code, link.max_visits?)));
+        let limited = limited.filter_map(|link| Some((link.code, link.most_visits?)));
         let limited: Vec<(&str, i64)> = limited.collect();
         let limits = sink::limits(db, &of_links, &limited, id).await?;
         if !taken.is_empty() {
@@ -326,7 +326,7 @@ async fn links_of<'a>(
                         code: distinct.get(&key)?,
                         campaign,
                         created,
-                        max_visits,
+                        most_visits: max_visits,
                     };
                     Some((key, link))
                 })
@@ -340,7 +340,7 @@ async fn ended(
     db: &mut Db<'_>,
     links: &Map<LinkKey<'_>, VisitedLink<'_>>,
 ) -> Result<Vec<Code>, sqlx::Error> {
-    let ending = links.iter().filter(|(_, link)| link.max_visits.is_some());
+    let ending = links.iter().filter(|(_, link)| link.most_visits.is_some());
     let ending: Vec<LinkKey<'_>> = ending.map(|(key, _)| *key).collect();
     if ending.is_empty() {
         return Ok(Vec::new());
@@ -356,7 +356,7 @@ async fn ended(
     let read = |row: &Row| {
         let visits: i64 = row.get("visits")?;
         let link = links.get(&LinkKey::read(row)?);
-        let link = link.filter(|link| link.max_visits.is_some_and(|most| visits >= most));
+        let link = link.filter(|link| link.most_visits.is_some_and(|most| visits >= most));
         Ok(link.and_then(|link| link.code.parse().ok()))
     };
     let wanted = LinkKey::list(db, ending.iter());
