@@ -107,6 +107,10 @@ pub(crate) const COUNTED: &str = "groupUniqArray((if(since > 0, 2 * since + 1, 2
      toUnixTimestamp64Milli(first_at) + lasted, visits)) AS all_rows, max(since) AS known, \
      arrayFilter(it -> it.4 > 0 AND it.1 >= if(known > 0, 2 * known + 1, 0), all_rows) AS counted";
 
+/// The clicks of a group, from its [`COUNTED`] rows.
+pub(crate) const TOGETHER: &str = "arrayMin(it -> it.2, counted) AS first_at, \
+     arrayMax(it -> it.3, counted) AS last_at, toInt64(arraySum(it -> it.4, counted)) AS visits";
+
 /// Rounds the times of clicks to hours.
 const ROUND: &str = "UPDATE first_at = toDateTime64(toStartOfHour(first_at), 3, 'UTC'), lasted = 0";
 
@@ -218,9 +222,7 @@ impl ClickHouse {
         }
         // A list of each column is read faster than one of triples, and finds few others.
         let query = format!(
-            "SELECT campaign, created, code, arrayMin(it -> it.2, counted) AS first_at, \
-             arrayMax(it -> it.3, counted) AS last_at, toInt64(arraySum(it -> it.4, counted)) AS visits \
-             FROM (SELECT campaign, created, code, {COUNTED} FROM link_clicks \
+            "SELECT campaign, created, code, {TOGETHER} FROM (SELECT campaign, created, code, {COUNTED} FROM link_clicks \
              WHERE campaign IN ? AND created IN ? AND code IN ? AND batch <= ? \
              GROUP BY campaign, created, code) WHERE notEmpty(counted)"
         );

@@ -3,7 +3,7 @@
 use clickhouse::Row;
 use serde::Deserialize;
 
-use crate::clicks::COUNTED;
+use crate::clicks::{COUNTED, TOGETHER};
 use crate::{ClickHouse, Clicks, Fault};
 
 /// A link with clicks.
@@ -43,9 +43,7 @@ impl ClickHouse {
         // Without a bound, the memory for a comparison would grow with the links.
         let query = format!(
             "SELECT code, created, first_at, last_at, visits, count() OVER () AS compared FROM \
-             (SELECT code, created, arrayMin(it -> it.2, counted) AS first_at, \
-             arrayMax(it -> it.3, counted) AS last_at, toInt64(arraySum(it -> it.4, counted)) AS visits \
-             FROM (SELECT code, created, {COUNTED} FROM link_clicks WHERE campaign = ? AND code != '' \
+             (SELECT code, created, {TOGETHER} FROM (SELECT code, created, {COUNTED} FROM link_clicks WHERE campaign = ? AND code != '' \
              GROUP BY created, code SETTINGS max_rows_to_group_by = {most}, group_by_overflow_mode = 'any') \
              WHERE notEmpty(counted)) AS found ORDER BY visits DESC, last_at DESC, code LIMIT ?"
         );

@@ -47,9 +47,8 @@ impl Blocks {
         self.at = now;
         let mut new = Vec::new();
         for block in found {
-            let of = |it: &Block| (it.domain.clone(), it.network.clone());
-            let known = self.seen.iter_mut().find(|it| of(&it.block) == of(&block));
-            match known {
+            let is_same = |it: &Block| it.domain == block.domain && it.network == block.network;
+            match self.seen.iter_mut().find(|it| is_same(&it.block)) {
                 Some(known) => known.last = now,
                 None => {
                     self.seen.push(Seen {

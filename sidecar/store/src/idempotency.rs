@@ -84,30 +84,40 @@ async fn lock(db: &mut Db<'_>, new: &NewChunk) -> Result<Option<Chunk>, sqlx::Er
         key, chunk, now, ..
     } = new;
     loop {
-        // PostgreSQL waits for another session that inserts the same.
-        let insert = sql!(
-            "INSERT INTO idempotent_chunks \
-             (key_id, idempotency_key, chunk, digest, rows, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6) \
-             ON CONFLICT (key_id, idempotency_key, chunk) DO NOTHING"
-        );
-        let values = args![
-            &key.key_id,
-            &key.idempotency_key,
-            key.chunk,
-            chunk.digest.as_slice(),
-            of_outcomes(&chunk.rows),
-            *now,
-        ];
-        if db.run(insert, values).await? > 0 {
+        if insert(db, key, chunk, *now).await? {
             return Ok(None);
         }
         let find = sql!(FIND; FOR_UPDATE);
+        let values = args![&key.key_id, &key.idempotency_key, key.chunk];
         // It may be forgotten between the two, and is new then.
-        if let Some(present) = db.one(find, &values[..3], read).await? {
+        if let Some(present) = db.one(find, values, read).await? {
             return Ok(Some(present));
         }
     }
+}
+
+/// Inserts a chunk; returns false if it is there already. PostgreSQL waits for another session that inserts the same.
+pub(super) async fn insert(
+    db: &mut Db<'_>,
+    key: &ChunkKey,
+    chunk: &Chunk,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let sql = sql!(
+        "INSERT INTO idempotent_chunks \
+         (key_id, idempotency_key, chunk, digest, rows, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (key_id, idempotency_key, chunk) DO NOTHING"
+    );
+    let values = args![
+        &key.key_id,
+        &key.idempotency_key,
+        key.chunk,
+        chunk.digest.as_slice(),
+        of_outcomes(&chunk.rows),
+        now,
+    ];
+    Ok(db.run(sql, values).await? > 0)
 }
 
 fn read(row: &Row) -> Result<Chunk, sqlx::Error> {

@@ -9,15 +9,14 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 use shortlink_core::link::{Link, UploadId};
-use shortlink_core::ports::StoreError;
+use shortlink_core::ports::{Chunk, ChunkKey, StoreError};
 use shortlink_core::webhook::EventType;
 use vocabulary::CampaignId;
 
 use super::Store;
 use super::db::Db;
+use super::idempotency;
 use super::sql::{Sql, sql, table};
-use super::texts::of_outcomes;
-use super::value::args;
 use super::webhooks::events::{self, NewEvent};
 
 const ADD: Sql = sql!(
@@ -104,20 +103,16 @@ impl Store {
 
 async fn finish(db: &mut Db<'_>, end: &UploadEnd, now: Timestamp) -> Result<(), sqlx::Error> {
     if let Some((key_id, idempotency_key)) = &end.request {
-        let sql = sql!(
-            "INSERT INTO idempotent_chunks (key_id, idempotency_key, chunk, digest, rows, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (key_id, idempotency_key, chunk) DO NOTHING"
-        );
-        let digest = [0_u8; 32];
-        let values = args![
-            key_id,
-            idempotency_key,
-            END,
-            digest.as_slice(),
-            of_outcomes(&[]),
-            now
-        ];
-        if db.run(sql, values).await? == 0 {
+        let key = ChunkKey {
+            key_id: key_id.clone(),
+            idempotency_key: idempotency_key.clone(),
+            chunk: END,
+        };
+        let chunk = Chunk {
+            digest: [0; 32],
+            rows: Vec::new(),
+        };
+        if !idempotency::insert(db, &key, &chunk, now).await? {
             return Ok(());
         }
     }

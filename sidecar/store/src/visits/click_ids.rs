@@ -19,8 +19,8 @@ const ERASED_PER_STEP: u32 = 5_000;
 
 /// Stores the ids of those of new visits that have one, and whose links exist.
 pub(super) async fn add(db: &mut Db<'_>, visits: &[Taken<'_>]) -> Result<(), sqlx::Error> {
-    let rows = visits.iter().filter_map(|Taken { visit, link, .. }| {
-        let _ = (*link)?;
+    let of_links = visits.iter().filter(|it| it.link.is_some());
+    let rows = of_links.filter_map(|Taken { visit, .. }| {
         let ClickId(bytes) = visit.click.as_ref()?;
         let (bytes, code): (Value<'_>, Value<'_>) = ((&bytes[..]).into(), (&visit.code).into());
         Some([bytes, code, visit.at.into()])

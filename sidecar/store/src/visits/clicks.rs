@@ -93,7 +93,8 @@ impl Hours {
     }
 }
 
-/// Counts the human ones among visits that were just stored. Returns the links whose first human visit is one of them, if that is wanted.
+/// Counts the human ones among visits that were just stored. Returns the links whose first human visit is one of them, if
+/// that is wanted.
 pub(super) async fn add<'a>(
     db: &mut Db<'_>,
     visits: &[Taken<'a>],

@@ -78,8 +78,7 @@ impl Store {
     pub(crate) async fn erase_stored(&self) -> Result<(), StoreError> {
         match &self.sink {
             Some(sink) => {
-                self.check_ids().await?;
-                self.renew_ids(sink).await?;
+                self.check_ids(sink).await?;
                 self.erase_all(sink).await
             }
             None => Ok(()),

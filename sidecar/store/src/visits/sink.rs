@@ -225,8 +225,8 @@ impl Store {
         Ok(())
     }
 
-    /// Doubts ids if the process of the database's server is another one.
-    pub(super) async fn check_ids(&self) -> Result<(), StoreError> {
+    /// As [`Store::renew_ids`], also if the process of the database's server has become another one.
+    pub(super) async fn check_ids(&self, sink: &ClickHouse) -> Result<(), StoreError> {
         let sql = sql!(
             "SELECT 1 AS any FROM visit_sink WHERE id = 1 AND server = ",
             SERVER
@@ -235,7 +235,7 @@ impl Store {
         if known.await?.is_none() {
             self.doubt_ids();
         }
-        Ok(())
+        self.renew_ids(sink).await
     }
 
     /// Has the next [`Store::renew_ids`] compare ids again.
@@ -380,7 +380,7 @@ impl Store {
         let numbers: Vec<i64> = verdicts.iter().map(|(visit, _)| visit.number).collect();
         let verdicts = Arc::new(verdicts);
         for _ in 0..ATTEMPTS {
-            self.renew_ids(sink).await?;
+            self.check_ids(sink).await?;
             self.erase_all(sink).await?;
             let sql = sql!("SELECT corrections, batches FROM visit_sink WHERE id = 1");
             let read = |row: &Row| Ok((row.get("corrections")?, row.get("batches")?));
@@ -410,7 +410,6 @@ impl Store {
                 .run_tx(operation, args, |db, args| Box::pin(correct(db, args)))
                 .await?;
             let Some((changed, batch)) = done else {
-                self.doubt_ids();
                 continue;
             };
             if let Some(batch) = batch {

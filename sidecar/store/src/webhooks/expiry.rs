@@ -16,7 +16,7 @@ use crate::Store;
 use crate::claims::{note_of, write_note};
 use crate::db::Db;
 use crate::rows::find_by_id;
-use crate::sql::{Sql, sql};
+use crate::sql::sql;
 use crate::upkeep::expired;
 use crate::value::{Row, invalid};
 
@@ -27,17 +27,12 @@ const NOTE: &str = "expired links reported";
 /// when the pass gets there.
 const NEAR: SignedDuration = SignedDuration::from_mins(5);
 
-const SETTINGS: Sql = sql!("SELECT settings FROM webhooks");
-
 /// Reports whether the expiry of links is an event of a stored webhook.
 async fn is_wanted(db: &mut Db<'_>) -> Result<bool, sqlx::Error> {
-    let wants = |row: &Row| Ok(wants(row.get("settings")?));
-    let webhooks: Vec<bool> = db.all(SETTINGS, &[], wants).await?;
+    let wants = |row: &Row| Ok(from_json(row.get("settings")?).is_some_and(|it| it.wants_expiry()));
+    let sql = sql!("SELECT settings FROM webhooks");
+    let webhooks: Vec<bool> = db.all(sql, &[], wants).await?;
     Ok(webhooks.contains(&true))
-}
-
-fn wants(settings: &str) -> bool {
-    from_json(settings).is_some_and(|it| it.wants_expiry())
 }
 
 /// Lets the pass begin now for a webhook that is about to be stored, if it is the first one to want it.
@@ -128,11 +123,8 @@ impl Store {
         limit: u32,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let settings = |row: &Row| Ok(wants(row.get("settings")?));
-        let webhooks: Vec<bool> = self
-            .all("look for webhooks", SETTINGS, &[], settings)
-            .await?;
-        if !webhooks.contains(&true) {
+        let wanted = self.read("look for webhooks", (), |db, ()| Box::pin(is_wanted(db)));
+        if !wanted.await? {
             return Ok(0);
         }
         let args = (until, limit, now);
