@@ -155,7 +155,7 @@ pub struct Webhook {
     pub created_by: String,
     /// The time of the last change by a user.
     pub updated_at: Timestamp,
-    /// The number of changes by users.
+    /// The number of changes by users, of pauses, and of erasures of visits: the delivery reads the webhook again.
     pub revision: u64,
     /// The reason and the time of a pause.
     pub paused: Option<(PauseReason, Timestamp)>,

@@ -18,7 +18,7 @@ use super::db::Db;
 use super::sql::{FOR_UPDATE, sql};
 use super::value::{Row, args, invalid};
 use super::visits::erasure;
-use super::{Store, audit};
+use super::{Store, audit, webhooks};
 use request::Request;
 use steps::{LINKS_PER_STEP, Phase, Place};
 
@@ -358,6 +358,9 @@ async fn end(
         detail.insert("reason".to_owned(), json!(reason));
     }
     if job.action == BulkAction::Erase {
+        if !job.is_trial {
+            webhooks::read_again(db).await?;
+        }
         detail.insert("visits".to_owned(), json!(job.erased.visits));
     }
     let entry = AuditEntry {

@@ -183,6 +183,14 @@ impl Store {
     }
 }
 
+/// Lets the delivery drop the events that it has in memory, some of which may be of visits that were erased, and read
+/// again those that are undelivered. Progress stays valid, so that frequent erasures do not hold it up.
+pub(crate) async fn read_again(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+    let sql = sql!("UPDATE webhooks SET revision = revision + 1");
+    db.run(sql, &[]).await?;
+    Ok(())
+}
+
 /// Finds out whether first clicks are events of a webhook.
 const FIRST_CLICKS: Sql = sql!("SELECT 1 AS found FROM webhooks WHERE first_clicks LIMIT 1");
 

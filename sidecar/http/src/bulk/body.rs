@@ -94,6 +94,10 @@ pub(crate) const ELSEWHERE: &[Elsewhere] = &[
         until: "the next rewrite of the file: BGREWRITEAOF, and BGSAVE",
     },
     Elsewhere {
+        place: "endpoints of webhooks that got the visits, and messages to them that are under way",
+        until: "their deletion there",
+    },
+    Elsewhere {
         place: "access logs of nginx",
         until: "their rotation and deletion",
     },

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The interval at which progress is written.
 const NOTE_EVERY: Duration = Duration::from_millis(250);
 
-/// The interval at which the place of the events of a time is noted, for replays.
+/// The interval at which the place of the events of a time is noted, for replays, and old events are deleted.
 const MARK_EVERY: Duration = Duration::from_secs(60);
 
 /// The interval of the check for new events.
@@ -262,13 +262,14 @@ impl Delivery {
         Ok(())
     }
 
-    /// Notes the place of the events that are stored now.
+    /// Notes the place of the events that are stored now, if there are webhooks, and deletes old events and notes.
     async fn mark(&mut self) -> Result<(), StoreError> {
-        let last = self.parts.feed.last().await?;
+        let Parts { store, feed, .. } = &self.parts;
         let now = self.parts.clock.now();
-        let before = now - EVENT_RETENTION;
-        let store = &self.parts.store;
-        store.mark_events(last, now, before, FORGOTTEN).await
+        if self.are_any {
+            store.mark_events(feed.last().await?, now).await?;
+        }
+        store.forget_events(now - EVENT_RETENTION, FORGOTTEN).await
     }
 
     /// The time at which something is to be done, though no message ends.
@@ -285,7 +286,7 @@ impl Delivery {
                 self.next_look = Instant::now() + LOOK_EVERY;
                 self.look().await?;
             }
-            if self.are_any && Instant::now() >= self.next_mark {
+            if Instant::now() >= self.next_mark {
                 self.next_mark = Instant::now() + MARK_EVERY;
                 self.mark().await?;
             }

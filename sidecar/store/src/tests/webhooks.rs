@@ -300,8 +300,7 @@ async fn a_replay_begins_at_the_place_of_its_time(fixture: Fixture) {
     created(store, webhook(Clicks::Each)).await;
     let minute = |n| moment(AT) + SignedDuration::from_mins(n);
     for n in 1..5 {
-        let old = moment("2026-01-01T00:00:00Z");
-        let marked = store.mark_events(10 * n, minute(n), old, 10).await;
+        let marked = store.mark_events(10 * n, minute(n)).await;
         marked.expect("a store");
     }
     let it = delivered(
@@ -404,6 +403,14 @@ async fn changes_of_campaigns_are_events(fixture: Fixture) {
     let data = events[1].data.as_deref().expect("data");
     let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(data["changed"], serde_json::json!({"name": "name 2"}));
+    let forget = async |before| {
+        let forgotten = store.forget_events(before, 2).await;
+        forgotten.expect("a store");
+        fixture.count("webhook_events").await
+    };
+    assert_eq!(forget(events[0].at).await, 3);
+    let later = events[2].at + SignedDuration::from_secs(1);
+    assert_eq!((forget(later).await, forget(later).await), (1, 0));
 }
 
 #[tokio::test]

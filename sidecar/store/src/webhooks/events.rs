@@ -154,28 +154,31 @@ pub(super) async fn reached_at(
 }
 
 impl Store {
-    /// Notes that everything up to a place is stored now, and deletes events and such notes from before a time; at most
-    /// `limit` events.
-    pub async fn mark_events(
-        &self,
-        visits: i64,
-        now: Timestamp,
-        before: Timestamp,
-        limit: u32,
-    ) -> Result<(), StoreError> {
-        let args = (visits, now, before, limit);
-        self.run_tx("mark the place of events", args, |db, args| {
-            let (visits, now, before, limit) = *args;
+    /// Notes that everything up to a place is stored now.
+    pub async fn mark_events(&self, visits: i64, now: Timestamp) -> Result<(), StoreError> {
+        let args = (visits, now);
+        self.run_tx("mark the place of events", args, |db, (visits, now)| {
+            let (visits, now) = (*visits, *now);
             Box::pin(async move {
                 let events = db.get(LAST, &[], |row| row.get("last")).await?;
-                mark(db, Reached { visits, events }, now).await?;
+                mark(db, Reached { visits, events }, now).await
+            })
+        })
+        .await
+    }
+
+    /// Deletes events, at most `limit`, and the noted places of times from before a moment.
+    pub async fn forget_events(&self, before: Timestamp, limit: u32) -> Result<(), StoreError> {
+        let args = (before, limit);
+        self.run_tx("delete old events", args, |db, (before, limit)| {
+            Box::pin(async move {
                 let sql = sql!("DELETE FROM webhook_marks WHERE at < $1");
-                db.run(sql, args![before]).await?;
+                db.run(sql, args![*before]).await?;
                 let sql = sql!(
                     "DELETE FROM webhook_events WHERE number IN \
                      (SELECT number FROM webhook_events ORDER BY number LIMIT $2) AND at < $1"
                 );
-                db.run(sql, args![before, limit]).await?;
+                db.run(sql, args![*before, *limit]).await?;
                 Ok(())
             })
         })

@@ -3,11 +3,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rand::SeedableRng;
+use shortlink_core::ports::TimeSpan;
 use shortlink_core::testing::{ManualClock, moment};
 use shortlink_core::webhook::{
     Clicks, EndpointPolicy, EndpointUrl, EventType, Message, WebhookSettings,
 };
-use shortlink_store::testing::{TemporaryStore, keep, visit};
+use shortlink_store::testing::{TemporaryStore, code, erase_visits, keep, visit};
 use shortlink_store::{WebhookChange, WebhookChanged};
 use tokio_util::sync::CancellationToken;
 
@@ -217,4 +218,55 @@ async fn a_change_takes_effect_and_a_replay_sends_everything_again() {
     tokio::time::sleep_until(delivery.next_look).await;
     until(&mut delivery, || events() == 20).await;
     assert_eq!(scene.webhooks.clock.now(), moment(AT));
+}
+
+#[tokio::test]
+async fn erased_visits_that_wait_in_memory_are_not_sent() {
+    let scene = Scene::new().await;
+    scene.create().await;
+    let mut delivery = scene.delivery().await;
+    let left = &scene.endpoints.panics;
+    left.store(u64::MAX, Ordering::Relaxed);
+    scene.keep(0, 14).await;
+    let have_failed = || left.load(Ordering::Relaxed) <= u64::MAX - 7;
+    until(&mut delivery, have_failed).await;
+    let store = &scene.kept.store;
+    let page = store.visits_after(i64::MIN, TimeSpan::default(), 100).await;
+    let visits = page.expect("a store").visits.into_iter();
+    let erased = visits.filter(|it| it.code == "v0");
+    let erased: Vec<String> = erased
+        .map(|it| format!(r#""data":{}}}"#, it.number))
+        .collect();
+    assert_eq!(erase_visits(store, &[code("v0")], moment(AT)).await, 2);
+    // The next visit of the same link comes behind those that were erased.
+    keep(store, vec![visit(14, "v0", "2026-06-01T13:00:00Z")]).await;
+    tokio::time::sleep_until(delivery.next_look).await;
+    delivery.step().await.expect("a store");
+    left.store(0, Ordering::Relaxed);
+    let has_last = || {
+        let bodies = scene.endpoints.bodies.lock();
+        bodies.iter().any(|body| body.contains("T13:00:00"))
+    };
+    until(&mut delivery, || has_last() && scene.count() >= 13).await;
+    let bodies = scene.endpoints.bodies.lock();
+    let has = |data: &String| bodies.iter().any(|body| body.ends_with(data));
+    assert!(!erased.iter().any(has), "{bodies:?}");
+}
+
+#[tokio::test]
+async fn events_expire_without_any_webhook() {
+    let scene = Scene::new().await;
+    let id = scene.create().await;
+    let store = &scene.kept.store;
+    let old = moment(AT) - EVENT_RETENTION - jiff::SignedDuration::from_secs(1);
+    store.mark_events(0, old).await.expect("a store");
+    let deleted = scene.webhooks.change(&id, WebhookChange::Delete, "key");
+    deleted.await.expect("a store").expect("a webhook");
+    let mut delivery = scene.delivery().await;
+    delivery.step().await.expect("a store");
+    let id = scene.create().await;
+    let replay = WebhookChange::Replay(moment(AT) - jiff::SignedDuration::from_hours(1));
+    let replayed = scene.webhooks.change(&id, replay, "key").await;
+    let too_early = WebhookChanged::TooEarly(moment(AT));
+    assert_eq!(replayed.expect("a store"), Some(too_early));
 }
