@@ -209,8 +209,9 @@ async fn create(
     if in_clickhouse && webhook.settings.wants_first_clicks() {
         return Ok(WebhookChanged::NoFirstClicks);
     }
-    // Visits that are being stored have not looked for this webhook.
+    // Transactions that are under way have not looked for this webhook.
     erasure::wait_for_ingestion(db).await?;
+    events::wait_for_reports(db).await?;
     let sql = sql!("SELECT count(*) AS webhooks FROM webhooks");
     let count: u32 = db.get(sql, &[], |row| row.get("webhooks")).await?;
     if count >= MAX_WEBHOOKS {
@@ -261,6 +262,7 @@ async fn edit(
 ) -> Result<Option<WebhookChanged>, sqlx::Error> {
     if matches!(change, WebhookChange::Settings(_)) {
         erasure::wait_for_ingestion(db).await?;
+        events::wait_for_reports(db).await?;
     }
     let sql = sql!(
         "SELECT ",

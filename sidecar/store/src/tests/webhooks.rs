@@ -7,17 +7,19 @@ use jiff::SignedDuration;
 use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::campaign::CampaignEdit;
 use shortlink_core::ports::{CampaignEditor, TimeSpan};
-use shortlink_core::testing::{campaign, link, moment};
+use shortlink_core::testing::{campaign, eventually, link, moment};
 use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::stored::Verdict;
 use shortlink_core::webhook::{
     Attempt, Clicks, EndpointUrl, EventType, PauseReason, Progress, Reached, Webhook,
     WebhookSettings,
 };
+use tokio::sync::Notify;
 use vocabulary::CampaignId;
 
 use super::visits::of_class;
 use crate::testing::*;
+use crate::webhooks::events::{NewEvent, report};
 use crate::{
     Delivered, Scheme, Store, VisitsOptions, WebhookChange, WebhookChanged, in_every_store,
 };
@@ -457,4 +459,43 @@ async fn visits_do_not_move_to_clickhouse_while_first_clicks_are_events() {
         assert_eq!(behind.expect("a store").len(), 1);
         assert!(reached > before.progress.least().visits);
     }
+}
+
+#[tokio::test]
+async fn a_webhook_begins_after_changes_that_have_not_found_it() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let store = &*fixture.store;
+    let looked = Arc::new(Notify::new());
+    let commit = Arc::new(Notify::new());
+    let notices = (Arc::clone(&looked), Arc::clone(&commit));
+    let change = store.run_tx("change something", notices, |db, (looked, commit)| {
+        Box::pin(async move {
+            let event = NewEvent {
+                event: EventType::CampaignChanged,
+                campaign: None,
+                subject: "campaign:7".to_owned(),
+                visit: None,
+                data: None,
+            };
+            report(db, &[event], moment(AT)).await?;
+            looked.notify_one();
+            commit.notified().await;
+            Ok(())
+        })
+    });
+    let create = async {
+        looked.notified().await;
+        created(store, webhook(Clicks::First)).await;
+    };
+    let end = async {
+        let waiting =
+            "pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        eventually("the webhook waits", async || {
+            fixture.count(waiting).await > 0
+        })
+        .await;
+        commit.notify_one();
+    };
+    let (changed, (), ()) = tokio::join!(change, create, end);
+    changed.expect("a store");
 }

@@ -10,7 +10,7 @@ use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use shortlink_core::webhook::{EventType, WebhookSettings};
 
-use super::events::{NewEvent, append};
+use super::events::{NewEvent, append, hold_webhooks};
 use super::from_json;
 use crate::Store;
 use crate::claims::{note_of, write_note};
@@ -75,6 +75,7 @@ pub(crate) async fn report_changed(
     if ending.is_empty() {
         return Ok(());
     }
+    hold_webhooks(db).await?;
     let Some(place) = place(db).await? else {
         return Ok(());
     };
