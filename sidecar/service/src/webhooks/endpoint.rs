@@ -1,7 +1,8 @@
 //! A webhook while its events are delivered: its queues, and the events in them.
 //!
 //! Each event is in the queue of its subject, and a queue has one message under way at a time. So the events of a link
-//! arrive in their order, and an event that is refused holds up those of its queue only, until [`WINDOW`] events wait.
+//! arrive in their order, and an event that is refused holds up those of its queue only, until [`WINDOW`] events or
+//! [`WINDOW_BYTES`] wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use super::attempt;
 
 /// The most events of a webhook in memory: so far ahead of an event that is refused others are delivered.
 pub(super) const WINDOW: usize = 10_000;
+
+/// The bytes of events of a webhook in memory from which no further events are read.
+pub(super) const WINDOW_BYTES: usize = 16 << 20;
 
 /// The number of queues of a webhook with batches: few, so that batches are large.
 const BATCHED_QUEUES: usize = 4;
@@ -85,6 +89,7 @@ pub(super) struct Endpoint {
     /// The place up to which events were read.
     pub(super) read: Reached,
     waiting: usize,
+    bytes: usize,
     under_way: usize,
     /// It has changed: nothing more is sent before it is read again.
     pub(super) is_leaving: bool,
@@ -107,6 +112,7 @@ impl Endpoint {
             read: webhook.progress.least(),
             webhook,
             waiting: 0,
+            bytes: 0,
             under_way: 0,
             is_leaving: false,
             pause: None,
@@ -118,7 +124,7 @@ impl Endpoint {
 
     /// Returns whether so many further events can be read.
     pub(super) fn has_room(&self, events: usize) -> bool {
-        !self.is_leaving && self.waiting + events <= WINDOW
+        !self.is_leaving && self.waiting + events <= WINDOW && self.bytes < WINDOW_BYTES
     }
 
     /// Returns whether nothing of it is under way.
@@ -237,6 +243,7 @@ impl Endpoint {
         let Ok(body) = serde_json::to_string(&body) else {
             return;
         };
+        self.bytes += body.len();
         let queues = self.queues.len();
         self.queues[place % queues].events.push_back(Event {
             source,
@@ -316,7 +323,8 @@ impl Endpoint {
         self.is_noted = false;
         let logged = attempt(now, message_id, events, attempts, outcome, took);
         if outcome.as_ref().is_ok_and(|answer| answer.is_accepted()) {
-            queue.events.drain(..events);
+            let delivered = queue.events.drain(..events);
+            self.bytes -= delivered.map(|event| event.body.len()).sum::<usize>();
             queue.retry = None;
             queue.inherited = None;
             self.waiting -= events;

@@ -280,3 +280,21 @@ async fn a_refused_event_holds_up_others_only_once_many_wait() {
     end(&mut endpoint, first, &REFUSED, moment(AT));
     assert!(!endpoint.has_room(1));
 }
+
+#[tokio::test]
+async fn large_events_fill_the_memory_of_a_webhook_before_many_wait() {
+    let mut endpoint = Endpoint::new(webhook(1));
+    let large = |_visit| RawValue::from_string(format!("\"{}\"", "x".repeat(1 << 20))).ok();
+    let mut number = 0;
+    while endpoint.has_room(1) {
+        number += 1;
+        endpoint.take_visit(visit(number, "a"), large);
+    }
+    assert_eq!(number, 16);
+    let first = endpoint.ready(Instant::now()).pop().expect("a message");
+    end(&mut endpoint, first, &REFUSED, moment(AT));
+    assert!(!endpoint.has_room(1));
+    let again = endpoint.ready(later()).pop().expect("a message");
+    end(&mut endpoint, again, &ACCEPTED, moment(AT));
+    assert!(endpoint.has_room(1));
+}
