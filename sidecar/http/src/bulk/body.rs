@@ -86,6 +86,10 @@ pub(crate) const ELSEWHERE: &[Elsewhere] = &[
         until: "their arrival at a sidecar, which drops them",
     },
     Elsewhere {
+        place: "counts of human visits by minute, short domain and network, without links",
+        until: "three hours after the visits",
+    },
+    Elsewhere {
         place: "events in the table visit_quarantine, which cannot be read",
         until: "visits.retention_days after their arrival, or deletion by hand",
     },
