@@ -22,7 +22,7 @@ struct Human {
     campaign: Option<i64>,
 }
 
-/// Reports the first of the human visits of each link.
+/// Reports the first of the human visits of each link, which are in the order of their times and numbers.
 async fn report(
     db: &mut Db<'_>,
     visits: impl IntoIterator<Item = Human>,
@@ -60,7 +60,7 @@ pub(super) async fn report_new(
     let sql = sql!(
         "SELECT id, code, at, campaign_id FROM visits WHERE id >= $2 AND id <= $3 \
          AND {+link_id IN (SELECT value FROM json_each($1))|code = ANY($1::text[])} \
-         AND class = 'human' AND at >= $4 AND at <= $5 ORDER BY id"
+         AND class = 'human' AND at >= $4 AND at <= $5 ORDER BY at, id"
     );
     let values: [Value<'_>; 5] = [
         LinkKey::list(db, links.iter()),
@@ -92,10 +92,10 @@ pub(super) async fn report_corrected<'a>(
     let visits = visits.iter().filter(|((_, verdict), key)| {
         verdict.classification.class == Class::Human && links.contains(key)
     });
-    let by_number: BTreeMap<i64, &StoredVisit> = visits
-        .map(|((visit, _), _)| (visit.number, visit))
+    let in_order: BTreeMap<(Timestamp, i64), &StoredVisit> = visits
+        .map(|((visit, _), _)| ((visit.at, visit.number), visit))
         .collect();
-    let visits = by_number.into_values().map(|visit| Human {
+    let visits = in_order.into_values().map(|visit| Human {
         number: visit.number,
         code: visit.code.clone(),
         at: visit.at.as_millisecond(),
