@@ -6,12 +6,7 @@ import { badge, count, created, when } from '../format.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { fact, sheet } from '../parts.js';
-import { FIELDS, MORE, scopeInWords, secret } from './key-parts.js';
-
-/** The times in seconds for which the old key stays valid beside the new one. */
-const OVERLAPS = [
-  ['0', 'overlap.none'], ['3600', 'overlap.hour'], ['86400', 'overlap.day'], ['604800', 'overlap.week'],
-];
+import { FIELDS, MORE, rotation, scopeInWords } from './key-parts.js';
 
 /** The page. */
 export async function show(context, [id]) {
@@ -46,7 +41,7 @@ export async function show(context, [id]) {
     isOwn && h('div', { class: 'notice' }, t('key.own')),
     place,
     facts(key, context),
-    isLive && !key.successorId && sheet(t('key.rotate'), rotation(key, place)),
+    isLive && !key.successorId && sheet(t('key.rotate'), rotation('key', `/v1/keys/${id}`, place)),
     key.state !== 'revoked' && h('details', { class: 'sheet' }, h('summary', { 'data-act': 'change' }, t('change')),
       h('div', { class: 'narrow' }, form({
         fields: FIELDS(), more: MORE, link: key, send: t('change.send'),
@@ -82,28 +77,4 @@ function facts(key, { at }) {
       h('a', { class: 'code', href: at(`/keys/${key.successorId}`) }, key.successorId)),
     fact(t('column.made'), when(key.createdAt)),
     key.revokedAt && fact(t('key.revoked'), when(key.revokedAt))));
-}
-
-/** Rotates the API key, and shows the new secret this once. */
-function rotation(key, place) {
-  const field = h('select', { id: 'overlap', 'aria-describedby': 'overlap-hint' },
-    OVERLAPS.map(([seconds, text]) => h('option', { value: seconds, selected: seconds === '86400' }, t(text))));
-  const said = h('div', {});
-  const rotate = async (event) => {
-    event.preventDefault();
-    try {
-      const { data } = await ask('POST', `/v1/keys/${key.id}/rotate`, { overlapSeconds: Number(field.value) });
-      place.replaceChildren(secret(data));
-      event.target.replaceWith(h('p', { class: 'faint' }, t('key.rotated')));
-      place.querySelector('h2').focus();
-      say(t('key.made', { name: data.name }));
-    } catch (failure) {
-      said.replaceChildren(notice(failure));
-    }
-  };
-  return h('form', { class: 'fields narrow', submit: rotate },
-    h('div', {}, h('label', { for: 'overlap' }, t('overlap')), field,
-      h('p', { class: 'hint', id: 'overlap-hint' }, t('overlap.hint'))),
-    said,
-    h('div', { class: 'row' }, h('button', { 'data-act': 'rotate' }, t('key.rotate'))));
 }

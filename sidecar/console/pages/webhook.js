@@ -1,4 +1,5 @@
-// One webhook: its state, its latest attempts, and the actions to test, pause, replay, change and delete it.
+// One webhook: its state, its latest attempts, and the actions to test, pause, replay, change and delete it, and to
+// rotate its secret.
 
 import { ask, get, notice } from '../api.js';
 import { confirmed, h, say } from '../dom.js';
@@ -7,6 +8,7 @@ import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { asked, pages } from '../listing.js';
 import { fact, sheet } from '../parts.js';
+import { rotation } from './key-parts.js';
 import { FIELDS, MORE, eventInWords, members } from './webhook-parts.js';
 
 const LIMIT = 25;
@@ -22,6 +24,7 @@ export async function show(context, [id]) {
   const { name } = webhook;
   const title = t('webhook.title', { name });
   const said = h('div', {});
+  const place = h('div', { class: 'stack' });
   const act = async (call) => {
     try {
       await call();
@@ -61,6 +64,7 @@ export async function show(context, [id]) {
       button('webhook.test', test), button(other, () => switchTo(other)), button('delete', remove, true))),
     said,
     webhook.pausedReason && h('div', { class: 'notice warn' }, t(`webhook.paused.${webhook.pausedReason}`)),
+    place,
     facts(webhook),
     sheet(t('webhook.attempts'), log(attempts),
       pages({ here, path: `/webhooks/${id}`, at, nextCursor, first: t('pages.first'), next: t('pages.next') })),
@@ -72,6 +76,8 @@ export async function show(context, [id]) {
           await done(t('webhook.replayed'));
         },
       }))),
+    h('details', { class: 'sheet' }, h('summary', { 'data-act': 'secret' }, t('webhook.secret')),
+      rotation('webhook', path, place)),
     h('details', { class: 'sheet' }, h('summary', { 'data-act': 'change' }, t('change')),
       h('div', { class: 'narrow' }, form({
         fields: FIELDS(), more: MORE(), link: webhook, send: t('change.send'),

@@ -91,6 +91,23 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.click("[data-act=resume]");
     browser.find("[data-act=pause]");
     assert_eq!(asked()["state"], "active");
+    browser.click("[data-act=secret]");
+    browser.assert_accessible();
+    browser.click("[data-act=rotate]");
+    browser.text_with("[data-secret] h2", "Webhook CRM has a new secret.");
+    let renewed = browser.text_with("[data-secret] code", "whsec_");
+    assert_ne!(renewed, secret);
+    browser.text_with("details[open]", "give the endpoint the new secret");
+    // For a day, messages have both signatures.
+    endpoint.received.refused.store(0, Ordering::Relaxed);
+    let id = asked()["id"].as_str().expect("an id").to_owned();
+    for known in [secret, renewed] {
+        known.clone_into(&mut endpoint.received.secret.lock().expect("no holder panics"));
+        let path = format!("/v1/webhooks/{id}/test");
+        let tested = api(stack.nginx.internal_port, &admin, "POST", &path, None).json();
+        assert_eq!(tested["delivered"], true, "{tested}");
+    }
+    browser.click("details[open] summary");
     browser.click("[data-act=replay]");
     browser.choose("#f-since", "2001-01-01T01:01");
     browser.click("details[open] .main");
