@@ -122,6 +122,11 @@ fn expiries_uploads_and_blocks_are_events_once() {
     );
     assert_eq!(expired["time"]["validUntil"], soon);
     assert_eq!(expired["visit"]["shortCode"], code(1));
+    for (name, it) in &expired {
+        let reason = if *name == "visit" { "visits" } else { *name };
+        assert_eq!(it["reason"], reason, "{it}");
+        assert_eq!(it["uploadId"], summary["uploadId"], "{it}");
+    }
     let uploads = data(&endpoint, "upload.finished");
     let expected = json!({
         "uploadId": summary["uploadId"], "campaignId": null, "kind": "links",

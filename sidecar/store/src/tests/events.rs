@@ -56,9 +56,13 @@ async fn expired(store: &Store) -> Vec<String> {
 
 /// Changes a link at a time of its own.
 async fn change(store: &Store, name: &str, now: i64, change: Change) {
+    change_as(store, name, Action::LinkChange, now, change).await;
+}
+
+async fn change_as(store: &Store, name: &str, action: Action, now: i64, change: Change) {
     let by = ChangedBy {
         key_id: None,
-        action: Action::LinkEnd,
+        action,
     };
     let editor = Box::new(move |link: Link| link.change(&change, second(now)));
     let edited = store.edit_link(&code(name), &by, editor).await;
@@ -120,9 +124,24 @@ async fn each_expiry_is_an_event_once(fixture: Fixture) {
     let (_, data) = events(store).await[5].clone();
     let expected = json!({
         "shortCode": "c", "externalId": null, "campaignId": null, "validUntil": "2026-06-01T12:00:40Z",
-        "tags": [],
+        "reason": "time", "tags": [], "uploadId": null,
     });
     assert_eq!(data, expected);
+    // Links that the service has ended: one that the pass finds, and those behind which it is already.
+    let ended = [
+        ("f", Action::LinkEnd, 120, "visits"),
+        ("g", Action::LinkExpire, 119, "unvisited"),
+        ("h", Action::LinkEnd, 118, "visits"),
+        ("i", Action::LinkChange, 121, "time"),
+    ];
+    for (place, (name, action, n, reason)) in ended.into_iter().enumerate() {
+        create(store, link(name)).await;
+        change_as(store, name, action, n, ends(n)).await;
+        report(140, 10).await;
+        let (_, data) = events(store).await[6 + place].clone();
+        let of = (&data["shortCode"], &data["reason"]);
+        assert_eq!(of, (&json!(name), &json!(reason)));
+    }
 }
 
 async fn nothing_is_looked_for_while_no_webhook_wants_it(fixture: Fixture) {

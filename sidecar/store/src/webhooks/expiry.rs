@@ -4,8 +4,11 @@
 //! since its last step. A change that lets a link expire before the place of the pass, such as the visit after which it
 //! has had enough, reports that itself: it holds the place until it is stored, so that each expiry is reported once.
 
+use std::collections::HashMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use shortlink_core::audit::{Action, Subject};
 use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use shortlink_core::webhook::{EventType, WebhookSettings};
@@ -16,9 +19,9 @@ use crate::Store;
 use crate::claims::{note_of, write_note};
 use crate::db::Db;
 use crate::rows::find_by_id;
-use crate::sql::sql;
+use crate::sql::{IN_TEXTS, sql};
 use crate::upkeep::expired;
-use crate::value::{Row, invalid};
+use crate::value::{Row, args, invalid};
 
 /// The name of the note with the place of the pass.
 const NOTE: &str = "expired links reported";
@@ -83,8 +86,9 @@ pub(crate) async fn report_changed(
         let at = link.valid_until.map_or(i64::MAX, seconds);
         (at, *id) <= (place.at, place.place.0)
     });
-    let events: Vec<NewEvent> = passed.map(|(_, link)| event(link)).collect();
-    if !events.is_empty() && is_wanted(db).await? {
+    let passed: Vec<&Link> = passed.map(|(_, link)| link).collect();
+    if !passed.is_empty() && is_wanted(db).await? {
+        let events = events(db, &passed).await?;
         append(db, &events, now).await?;
     }
     Ok(())
@@ -94,7 +98,58 @@ fn seconds(second: Second) -> i64 {
     second.get().cast_signed()
 }
 
-fn event(link: &Link) -> NewEvent {
+/// The events of expired links.
+async fn events(db: &mut Db<'_>, links: &[&Link]) -> Result<Vec<NewEvent>, sqlx::Error> {
+    let reasons = reasons(db, links).await?;
+    let events = links.iter().map(|link| {
+        let reason = link.valid_until.and_then(|until| {
+            let subject = Subject::Link(link.code).to_string();
+            reasons.get(&(subject, until)).copied()
+        });
+        event(link, reason.unwrap_or("time"))
+    });
+    Ok(events.collect())
+}
+
+/// The reasons of those of some links that the service has ended, by subject and second: it sets the end to the second of
+/// the change, which the audit log has.
+async fn reasons(
+    db: &mut Db<'_>,
+    links: &[&Link],
+) -> Result<HashMap<(String, Second), &'static str>, sqlx::Error> {
+    let changed = links
+        .iter()
+        .filter(|link| Second::at(link.updated_at) >= link.valid_until);
+    let subjects: Vec<String> = changed
+        .map(|link| Subject::Link(link.code).to_string())
+        .collect();
+    if subjects.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+    let sql = sql!(
+        "SELECT subject, at, action FROM audit_log WHERE subject",
+        IN_TEXTS,
+        " AND action IN ($2, $3)"
+    );
+    let [visits, unvisited] = [Action::LinkEnd, Action::LinkExpire].map(Action::name);
+    let read = |row: &Row| {
+        let action: &str = row.get("action")?;
+        let reason = if action == visits {
+            "visits"
+        } else {
+            "unvisited"
+        };
+        let subject: String = row.get("subject")?;
+        let at = Second::at(row.get("at")?);
+        Ok(at.map(|at| ((subject, at), reason)))
+    };
+    let values = args![subjects, visits, unvisited];
+    let found: Vec<Option<_>> = db.all(sql, values, read).await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+fn event(link: &Link, reason: &str) -> NewEvent {
     let campaign = link.destination.campaign();
     let until = link
         .valid_until
@@ -104,7 +159,9 @@ fn event(link: &Link) -> NewEvent {
         "externalId": link.external_id,
         "campaignId": campaign.map(|id| id.to_string()),
         "validUntil": until,
+        "reason": reason,
         "tags": link.tags,
+        "uploadId": link.upload.map(|id| id.to_string()),
     });
     NewEvent {
         event: EventType::LinkExpired,
@@ -154,7 +211,8 @@ async fn report(
     let mut links: Vec<(i64, Link)> = find_by_id(db, ids).await?;
     links.retain(|(_, link)| link.revoked_at.is_none());
     links.sort_unstable_by_key(|(id, link)| (link.valid_until.map(seconds), *id));
-    let events: Vec<NewEvent> = links.iter().map(|(_, link)| event(link)).collect();
+    let links: Vec<&Link> = links.iter().map(|(_, link)| link).collect();
+    let events = events(db, &links).await?;
     write_note(db, NOTE, &next.to_string()).await?;
     append(db, &events, now).await?;
     Ok(count)
