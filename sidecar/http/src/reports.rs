@@ -16,6 +16,7 @@ use shortlink_core::ports::{
     CountQuery, Counted, Dimension, FirstClicks, MOST_CLICKED, QuotaOwner,
 };
 use shortlink_core::receipt::{ReceiptCount, ReceiptStatus};
+use shortlink_store::MOST_CLICKED_MESSAGES;
 use vocabulary::CampaignId;
 
 use super::app::{App, SharedApp};
@@ -161,12 +162,18 @@ impl MessageCounts {
 
 /// Messages to recipients of a network.
 #[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 #[schemars(rename = "NetworkMessages")]
 struct NetworkBody {
     /// Carrier as receipts name it; empty if they do not.
     network: String,
     #[serde(flatten)]
     messages: MessageCounts,
+    /// Delivered messages whose links were clicked and are not deleted; null if more than 200,000 links of the campaign
+    /// were clicked.
+    clicked: Option<u64>,
+    /// Clicked messages by delivered ones, 0 to 1; null without these, or without `clicked`.
+    click_rate: Option<f64>,
 }
 
 /// Visits with the same value of a dimension.
@@ -278,10 +285,22 @@ async fn report(
         let of_network = networks.entry(count.network.clone()).or_default();
         of_network.add(&count);
     }
-    let networks = networks.into_iter();
-    let mut networks: Vec<NetworkBody> = networks
-        .map(|(network, messages)| NetworkBody { network, messages })
-        .collect();
+    let mut clicks = None;
+    if !networks.is_empty() && clicked <= MOST_CLICKED_MESSAGES.into() {
+        clicks = Some(app.listings.clicked_messages(id).await?);
+    }
+    let networks = networks.into_iter().map(|(network, messages)| {
+        let clicked = clicks.as_ref().map(|clicks| clicks.get(&network).copied());
+        let clicked = clicked.map(Option::unwrap_or_default);
+        let rate = |clicked| clicked as f64 / messages.delivered as f64;
+        NetworkBody {
+            network,
+            messages,
+            clicked,
+            click_rate: clicked.filter(|_| messages.delivered > 0).map(rate),
+        }
+    });
+    let mut networks: Vec<NetworkBody> = networks.collect();
     networks.sort_by_key(|it| std::cmp::Reverse(it.messages.total()));
     networks.truncate(most);
     Ok(CampaignBody {

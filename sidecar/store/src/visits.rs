@@ -1,6 +1,7 @@
 //! Rows that both stores derive from visits before they write them.
 
 mod agents;
+mod by_network;
 pub(crate) mod click_ids;
 pub(crate) mod clicks;
 mod counts;
@@ -26,6 +27,7 @@ mod values;
 mod watch;
 
 pub use agents::AgentsPass;
+pub use by_network::MOST_CLICKED_MESSAGES;
 
 use std::collections::{BTreeMap, HashMap};
 

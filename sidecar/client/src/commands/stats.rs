@@ -311,15 +311,27 @@ fn describe_campaigns(report: &Value) -> String {
     };
     let has_messages = |it: &&Value| !elements(it, "messagesByNetwork").is_empty();
     for it in campaigns.iter().filter(has_messages) {
-        let mut rows: Vec<[String; 6]> = Vec::new();
+        let mut rows: Vec<[String; 8]> = Vec::new();
         let networks = elements(it, "messagesByNetwork").iter();
         let networks = networks.map(|of| (named(&of["network"]), of));
         for (name, of) in networks.chain([("all".to_owned(), &it["messages"])]) {
             let [sent, rejected, expired, failed, delivered] = of_messages(of);
-            rows.push([name, sent, rejected, expired, failed, delivered]);
+            let (clicked, rate) = (member(of, "/clicked"), percent(&of["clickRate"]));
+            rows.push([
+                name, sent, rejected, expired, failed, delivered, clicked, rate,
+            ]);
         }
-        let heads = ["", "SENT", "REJECTED", "EXPIRED", "FAILED", "DELIVERED"];
-        let table = Columns::new(heads, &[1, 2, 3, 4, 5]).rows(&rows);
+        let heads = [
+            "",
+            "SENT",
+            "REJECTED",
+            "EXPIRED",
+            "FAILED",
+            "DELIVERED",
+            "CLICKED",
+            "CLICK RATE",
+        ];
+        let table = Columns::new(heads, &[1, 2, 3, 4, 5, 6, 7]).rows(&rows);
         let (id, rate) = (member(it, "/id"), percent(&it["deliveredClickRate"]));
         text.push_str(&format!(
             "\nMESSAGES OF CAMPAIGN {id} (CLICKED OF DELIVERED: {rate})\n{table}"
@@ -456,7 +468,10 @@ mod tests {
                 "hoursToHalf": 2, "visits": {"human": 1_500}, "deliveredClickRate": 0.1,
                 "messages": {"sent": 0, "rejected": 0, "expired": 1, "failed": 2, "delivered": 13_000},
                 "messagesByNetwork": [
-                    {"network": "", "sent": 0, "rejected": 0, "expired": 1, "failed": 2, "delivered": 13_000},
+                    {
+                        "network": "", "sent": 0, "rejected": 0, "expired": 1, "failed": 2, "delivered": 13_000,
+                        "clicked": 1_290, "clickRate": 0.099,
+                    },
                 ],
                 "by": {"network": [{"value": "", "human": 300, "humanShare": 0.2}]},
             },
@@ -477,7 +492,10 @@ mod tests {
             ]
         );
         assert_eq!(lines[2], ["6", "0", "-", "-", "-", "0", "Test"]);
-        assert_eq!(lines[6], ["not", "known", "0", "0", "1", "2", "13000"]);
+        assert_eq!(
+            lines[6],
+            ["not", "known", "0", "0", "1", "2", "13000", "1290", "9.9%"]
+        );
         assert_eq!(lines[7][0], "all");
         assert_eq!(lines[9], ["CAMPAIGN", "7", "BY", "NETWORK"]);
         assert_eq!(lines[11], ["not", "known", "300", "20.0%"]);

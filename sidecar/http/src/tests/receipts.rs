@@ -71,8 +71,14 @@ async fn each_message_is_counted_once_with_its_last_status() {
         assert_eq!(
             found["messagesByNetwork"],
             json!([
-                {"network": "Beta", "sent": 0, "rejected": 0, "expired": 0, "failed": 1, "delivered": 1},
-                {"network": "Alpha", "sent": 0, "rejected": 0, "expired": 0, "failed": 0, "delivered": 1},
+                {
+                    "network": "Beta", "sent": 0, "rejected": 0, "expired": 0, "failed": 1, "delivered": 1,
+                    "clicked": 0, "clickRate": 0.0,
+                },
+                {
+                    "network": "Alpha", "sent": 0, "rejected": 0, "expired": 0, "failed": 0, "delivered": 1,
+                    "clicked": 1, "clickRate": 1.0,
+                },
             ])
         );
         // Repeated, nothing changes.

@@ -23,6 +23,15 @@ in_every_store! {
     a_recipient_is_the_latest_link_that_the_caller_reaches,
 }
 
+/// Of clicks, which ClickHouse can have.
+mod of_visits {
+    use super::clicked_messages_are_counted_by_the_network_of_their_receipts;
+
+    crate::in_every_store_of_visits! {
+        clicked_messages_are_counted_by_the_network_of_their_receipts,
+    }
+}
+
 const LINKS: usize = 12;
 
 async fn members(store: &Store) -> CampaignId {
@@ -197,4 +206,37 @@ async fn a_recipient_is_the_latest_link_that_the_caller_reaches(fixture: Fixture
         let outcomes = store.keep_receipts(vec![of_code], keys).await;
         assert_eq!(outcomes.expect("a store"), [ReceiptOutcome::Unchanged]);
     }
+}
+
+async fn clicked_messages_are_counted_by_the_network_of_their_receipts(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = members(store).await;
+    let receipts = (0..LINKS).map(|n| DeliveryReceipt {
+        of: ReceiptOf::Code(code(&format!("m{n}"))),
+        at: moment(NOW),
+        is_timed: true,
+        status: match n % 4 {
+            0 => ReceiptStatus::Failed,
+            _ => ReceiptStatus::Delivered,
+        },
+        network: ["Alpha", "Beta"][n % 2].to_owned(),
+    });
+    let stored = store.keep_receipts(receipts.collect(), None).await;
+    stored.expect("a store");
+    let clicked = async || {
+        let clicked = store.clicked_messages(id).await.expect("a store");
+        ["Alpha", "Beta"].map(|network| clicked.get(network).copied().unwrap_or_default())
+    };
+    assert_eq!(clicked().await, [0, 0]);
+    // Twice the same, a message that failed, and a link of no campaign.
+    create(store, link("plain")).await;
+    let codes = ["m1", "m1", "m0", "m2", "m3", "plain"].into_iter().zip(0..);
+    let visits = codes.map(|(code, n)| visit(n, code, "2026-06-01T12:00:00Z"));
+    keep(store, visits.collect()).await;
+    assert_eq!(clicked().await, [1, 2]);
+    erase_visits(store, &[code("m1")], moment(NOW)).await;
+    assert_eq!(clicked().await, [1, 1]);
+    let deleted = store.delete_links(vec![(code("m2"), 1)], moment(NOW)).await;
+    assert_eq!(deleted.expect("a store"), 1);
+    assert_eq!(clicked().await, [0, 1]);
 }

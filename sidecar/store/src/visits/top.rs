@@ -45,13 +45,22 @@ struct Top {
     clicks: LinkClicks,
 }
 
-enum Clicked {
+/// The key of a clicked link.
+pub(super) enum Clicked {
     Id(i64),
     Code(String),
 }
 
 impl Clicked {
-    fn key(&self) -> LinkKey<'_> {
+    /// Reads the column `link`.
+    pub(super) fn read(row: &Row) -> Result<Self, sqlx::Error> {
+        match row {
+            Row::Sqlite(_) => row.get("link").map(Self::Id),
+            Row::Postgres(_) => row.get("link").map(Self::Code),
+        }
+    }
+
+    pub(super) fn key(&self) -> LinkKey<'_> {
         match self {
             Self::Id(id) => LinkKey::Id(*id),
             Self::Code(code) => LinkKey::Code(code),
@@ -106,7 +115,7 @@ impl Store {
     }
 
     /// Those of some links that exist, in their order; at most [`MAX_TOGETHER`].
-    async fn existing_of(
+    pub(super) async fn existing_of(
         &self,
         campaign: Option<CampaignId>,
         top: &[TopLink],
@@ -170,10 +179,7 @@ async fn most_clicked(
 
 fn read(row: &Row) -> Result<Top, sqlx::Error> {
     Ok(Top {
-        link: match row {
-            Row::Sqlite(_) => Clicked::Id(row.get("link")?),
-            Row::Postgres(_) => Clicked::Code(row.get("link")?),
-        },
+        link: Clicked::read(row)?,
         clicks: LinkClicks {
             first_at: row.get("first_at")?,
             last_at: row.get("last_at")?,
