@@ -46,6 +46,14 @@ impl ClickId {
     }
 }
 
+impl core::fmt::Display for ClickId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.to_text()
+            .iter()
+            .try_for_each(|byte| write!(f, "{}", char::from(*byte)))
+    }
+}
+
 /// Makes ids without I/O: a keyed function of a counter, whose values cannot be predicted without the keys.
 #[derive(Clone)]
 pub struct ClickIds {

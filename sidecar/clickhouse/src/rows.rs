@@ -284,6 +284,7 @@ impl From<VisitRow> for KeptVisit {
             class: row.class,
             reason: row.reason,
             ruleset: row.ruleset,
+            click_id: None,
         }
     }
 }

@@ -82,6 +82,8 @@ struct VisitMembers {
     referrer: String,
     purpose: String,
     user_agent: String,
+    /// Click id that the target got in the parameter that clickId of the campaign names.
+    click_id: Option<String>,
 }
 
 // A visit in an answer. Not a doc comment: the schema is that of the members.
@@ -119,6 +121,7 @@ impl From<&Visit> for VisitBody {
             referrer: visit.referrer.clone(),
             purpose: visit.purpose.clone(),
             user_agent: visit.user_agent.clone(),
+            click_id: visit.click.map(|id| id.to_string()),
         })
     }
 }

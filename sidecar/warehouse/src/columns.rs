@@ -87,6 +87,7 @@ columns! {
     "referrer" Texts |it| Some(&it.visit.referrer), "header `Referer`";
     "purpose" Texts |it| Some(&it.visit.purpose), "header `Sec-Purpose` or `Purpose`";
     "userAgent" Texts |it| Some(&it.visit.user_agent), "header `User-Agent`";
+    "clickId" Texts |it| it.visit.click_id.as_deref(), "click id that the target got";
 }
 
 /// The schema of a file.

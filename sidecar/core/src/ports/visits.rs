@@ -119,6 +119,8 @@ pub struct KeptVisit {
     pub reason: String,
     /// The version of the rules that decided the class.
     pub ruleset: u16,
+    /// The click id that its target got, if it is stored with the number of the visit.
+    pub click_id: Option<String>,
 }
 
 /// The numbers of the last visits that an export can have.

@@ -281,6 +281,13 @@ async fn a_click_id_leads_to_the_link_of_its_visit() {
     let results = scene.report(row.clone()).await;
     assert_eq!(statuses(&results), [201]);
     assert_eq!(results[0]["shortCode"], "m1");
+    for path in ["/v1/visits", "/v1/visits?after=", "/v1/links/m1/visits"] {
+        let listed = service.call(&scene.key, "GET", path, None).await;
+        let visits = listed.json()["visits"].clone();
+        let visits = visits.as_array().expect("visits").iter();
+        let with_id: Vec<&str> = visits.filter_map(|it| it["clickId"].as_str()).collect();
+        assert_eq!(with_id, [&ids[0]], "{path}");
+    }
     for (row, pointer) in [
         (json!({"conversionId": "b", "clickId": "short"}), "/clickId"),
         (

@@ -39,6 +39,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0026_visits_by_network",
     "0027_receipts",
     "0028_sink_server",
+    "0029_clicked_visits",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -42,6 +42,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0031_visits_by_network",
     "0032_receipts",
     "0033_sink_server",
+    "0034_clicked_visits",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

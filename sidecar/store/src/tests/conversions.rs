@@ -11,8 +11,10 @@ use shortlink_core::conversion::{
     Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion,
 };
 use shortlink_core::link::{Destination, Link, ParameterValues};
+use shortlink_core::ports::{KeptVisit, VisitListing};
 use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
+use vocabulary::visit::VisitId;
 use vocabulary::{CampaignId, ClickId, Code};
 
 use crate::testing::*;
@@ -23,6 +25,7 @@ in_every_store! {
     totals_are_exact_while_several_report_and_erase,
     sums_that_are_too_large_stay_at_the_largest,
     click_ids_lead_to_links_until_they_are_erased_or_old,
+    visits_that_are_stored_together_have_their_own_click_ids,
     links_are_found_by_external_ids_among_those_that_a_key_reaches,
 }
 
@@ -300,6 +303,30 @@ async fn click_ids_lead_to_links_until_they_are_erased_or_old(fixture: Fixture) 
         ..visit(9, "nothing", FIRST)
     };
     keep(store, visits.chain([unknown]).collect()).await;
+    let listed = async || {
+        let listing = VisitListing {
+            limit: 100,
+            ..VisitListing::default()
+        };
+        let listed = store.list_visits(&listing).await.expect("a store");
+        let exported = store.exported_visits(i64::MIN, i64::MAX, 100).await;
+        let exported = exported.expect("a store").into_iter().rev();
+        let exported: Vec<KeptVisit> = exported.map(|it| it.visit).collect();
+        assert_eq!(exported, listed.items);
+        let ids = listed.items.into_iter().map(|it| (it.code, it.click_id));
+        ids.collect::<BTreeMap<_, _>>()
+    };
+    let mut with_ids: BTreeMap<String, Option<String>> = (0..4)
+        .map(|n| {
+            (
+                scene.codes[usize::from(n)].to_string(),
+                Some(ClickId([n; 16]).to_string()),
+            )
+        })
+        .collect();
+    // A code without a link has no conversions.
+    with_ids.insert("nothing".to_owned(), None);
+    assert_eq!(listed().await, with_ids);
     let outcomes = async |id: &str| {
         let conversion = |n| NewConversion {
             of: Converted::ClickId(ClickId([n; 16])),
@@ -340,6 +367,44 @@ async fn click_ids_lead_to_links_until_they_are_erased_or_old(fixture: Fixture) 
         [1, 1, 0]
     );
     assert_eq!(outcomes("c").await, [none; 6]);
+}
+
+async fn visits_that_are_stored_together_have_their_own_click_ids(fixture: Fixture) {
+    let scene = Scene::new(fixture).await;
+    let tasks = (0..8u64).map(|origin| {
+        let store = Arc::clone(&scene.stores[origin as usize % scene.stores.len()]);
+        let visits = (0..40).map(|sequence| {
+            let code = &scene.codes[sequence as usize % scene.codes.len()];
+            let mut bytes = [1; 16];
+            (bytes[0], bytes[1]) = (origin as u8, sequence as u8);
+            let click = Some(ClickId(bytes)).filter(|_| sequence % 3 > 0);
+            Visit {
+                id: VisitId { origin, sequence },
+                click,
+                referrer: click.map(|id| id.to_string()).unwrap_or_default(),
+                ..visit(sequence, code.as_str(), FIRST)
+            }
+        });
+        let visits: Vec<Visit> = visits.collect();
+        tokio::spawn(async move {
+            for some in visits.chunks(8) {
+                keep(&store, some.to_vec()).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("no panic");
+    }
+    let listing = VisitListing {
+        limit: 1000,
+        ..VisitListing::default()
+    };
+    let listed = scene.fixture.store.list_visits(&listing).await;
+    let listed = listed.expect("a store").items;
+    assert_eq!(listed.len(), 320);
+    for it in listed {
+        assert_eq!(it.click_id.unwrap_or_default(), it.referrer);
+    }
 }
 
 async fn sums_that_are_too_large_stay_at_the_largest(fixture: Fixture) {

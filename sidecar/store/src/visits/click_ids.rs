@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use shortlink_core::ports::StoreError;
+use shortlink_core::ports::{KeptVisit, StoreError};
 use vocabulary::{ClickId, Code};
 
 use super::Taken;
@@ -11,25 +11,75 @@ use super::erasure::overwrite;
 use super::pruning::FREE;
 use crate::Store;
 use crate::db::Db;
-use crate::sql::{IN_TEXTS, sql};
+use crate::sql::{IN_NUMBERS, IN_TEXTS, Sql, sql};
 use crate::value::{Row, Value, args};
 
 /// The most ids that a step of an erasure deletes.
 const ERASED_PER_STEP: u32 = 5_000;
 
-/// Stores the ids of those of new visits that have one, and whose links exist.
-pub(super) async fn add(db: &mut Db<'_>, visits: &[Taken<'_>]) -> Result<(), sqlx::Error> {
-    let of_links = visits.iter().filter(|it| it.link.is_some());
-    let rows = of_links.filter_map(|Taken { visit, .. }| {
-        let ClickId(bytes) = visit.click.as_ref()?;
-        let (bytes, code): (Value<'_>, Value<'_>) = ((&bytes[..]).into(), (&visit.code).into());
-        Some([bytes, code, visit.at.into()])
+/// Finds the numbers of the visits that this transaction has inserted into PostgreSQL, in their order: other transactions
+/// draw numbers meanwhile.
+const OWN: Sql = sql!(
+    "SELECT id FROM visits WHERE id >= $1 AND id <= $2 AND at >= $3 AND at <= $4 \
+     AND {1|xmin = pg_current_xact_id()::xid} ORDER BY id"
+);
+
+/// Stores the ids of those of new visits that have one, and whose links exist. The visits have the numbers from a first to
+/// a last one.
+pub(super) async fn add(
+    db: &mut Db<'_>,
+    visits: &[Taken<'_>],
+    (first, last): (i64, i64),
+) -> Result<(), sqlx::Error> {
+    let of_links = visits.iter().enumerate();
+    let clicks = of_links.filter_map(|(place, it)| Some((place, it, it.visit.click?)));
+    let clicks: Vec<_> = clicks.filter(|(_, it, _)| it.link.is_some()).collect();
+    if clicks.is_empty() {
+        return Ok(());
+    }
+    let is_consecutive = last - first + 1 == visits.len() as i64;
+    let numbers: Vec<i64> = if is_consecutive {
+        (first..=last).collect()
+    } else {
+        let times = visits.iter().map(|it| it.visit.at);
+        let (earliest, latest) = (times.clone().min(), times.max());
+        let values = args![first, last, earliest, latest];
+        db.all(OWN, values, |row| row.get("id")).await?
+    };
+    let rows = clicks.iter().map(|(place, it, ClickId(bytes))| {
+        let (bytes, code): (Value<'_>, Value<'_>) = ((&bytes[..]).into(), (&it.visit.code).into());
+        let number = numbers.get(*place).copied();
+        [bytes, code, it.visit.at.into(), number.into()]
     });
-    let rows: Vec<_> = rows.collect();
-    let into = sql!("INSERT INTO visit_clicks (click_id, code, at)");
+    let into = sql!("INSERT INTO visit_clicks (click_id, code, at, visit_id)");
     let end = sql!(" ON CONFLICT (click_id) DO NOTHING");
-    let types = ["bytea", "text", "bigint"];
-    db.insert(into, types, end, rows.into_iter()).await
+    let types = ["bytea", "text", "bigint", "bigint"];
+    db.insert(into, types, end, rows).await
+}
+
+/// Adds the click ids of visits to them.
+pub(super) async fn fill<'a>(
+    db: &mut Db<'_>,
+    visits: impl Iterator<Item = &'a mut KeptVisit>,
+) -> Result<(), sqlx::Error> {
+    let mut visits: HashMap<i64, &mut KeptVisit> = visits.map(|it| (it.number, it)).collect();
+    let sql = sql!(
+        "SELECT visit_id, click_id FROM visit_clicks WHERE visit_id",
+        IN_NUMBERS
+    );
+    let mut numbers: Vec<i64> = visits.keys().copied().collect();
+    numbers.sort_unstable();
+    let read = |row: &Row| {
+        let id = ClickId(row.get("click_id")?);
+        Ok((row.get("visit_id")?, id))
+    };
+    let found: Vec<(i64, ClickId)> = db.all(sql, args![numbers], read).await?;
+    for (number, id) in found {
+        if let Some(visit) = visits.get_mut(&number) {
+            visit.click_id = Some(id.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// The codes of the visits with some ids, of those that are stored.

@@ -12,9 +12,9 @@ use shortlink_clickhouse::CLOCKS_DIFFER_MS;
 use shortlink_core::ports::{ExportedVisit, StoreError, VisitsToExport};
 use vocabulary::{CampaignId, Code};
 
-use super::erasure;
 use super::listing::{self, COLUMNS};
 use super::sink::asked;
+use super::{click_ids, erasure};
 use crate::Store;
 use crate::db::Db;
 use crate::rows::known_ids;
@@ -93,7 +93,7 @@ impl Store {
                 .read(operation, visits, |db, visits| {
                     let mut visits = visits.clone();
                     Box::pin(async move {
-                        add_links(db, &mut visits).await?;
+                        complete(db, &mut visits).await?;
                         Ok(visits)
                     })
                 })
@@ -110,7 +110,7 @@ impl Store {
                      {WHERE visits.id > $1 AND visits.id <= $2 }ORDER BY visits.id{ LIMIT $3}"
                 );
                 let mut visits: Vec<ExportedVisit> = db.all(sql, args![after, last, limit], read).await?;
-                add_links(db, &mut visits).await?;
+                complete(db, &mut visits).await?;
                 Ok(visits)
             })
         })
@@ -143,7 +143,7 @@ pub(crate) async fn by_numbers(
     );
     let numbers: Vec<i64> = visits.iter().map(|(number, _)| *number).collect();
     let mut visits: Vec<ExportedVisit> = db.all(sql, args![numbers, first, last], read).await?;
-    add_links(db, &mut visits).await?;
+    complete(db, &mut visits).await?;
     Ok(visits)
 }
 
@@ -167,8 +167,9 @@ struct OfLink {
     tags: Vec<String>,
 }
 
-/// Adds the external ids and the creators of the links as they are now.
-async fn add_links(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), sqlx::Error> {
+/// Adds the click ids of visits, and the external ids, the creators and the tags of their links as they are now.
+async fn complete(db: &mut Db<'_>, visits: &mut [ExportedVisit]) -> Result<(), sqlx::Error> {
+    click_ids::fill(db, visits.iter_mut().map(|it| &mut it.visit)).await?;
     let codes: Vec<Option<Code>> = visits.iter().map(|it| it.visit.code.parse().ok()).collect();
     let known: Vec<Code> = codes.iter().flatten().copied().collect();
     let mut ids = known_ids(db, &known).await?.into_iter();

@@ -147,7 +147,7 @@ async fn keep(
         let wants_first = webhooks::wants_first_clicks(db).await?;
         first = clicks::add(db, &taken, wants_first).await?;
     }
-    click_ids::add(db, &taken).await?;
+    click_ids::add(db, &taken, ids).await?;
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
         true => Vec::new(),

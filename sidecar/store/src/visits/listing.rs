@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
 
 use super::counts::{LINK, link};
-use super::joined;
 use super::sink::asked;
+use super::{click_ids, joined};
 use crate::db::{Db, Statement};
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
@@ -40,7 +40,16 @@ impl Store {
         listing: &VisitListing,
     ) -> Result<Listed<KeptVisit>, StoreError> {
         if let Some(sink) = &self.sink {
-            return asked("list visits", sink.list(listing).await);
+            let listed = asked("list visits", sink.list(listing).await)?;
+            return self
+                .read("read click ids", listed, |db, listed| {
+                    let mut listed = listed.clone();
+                    Box::pin(async move {
+                        click_ids::fill(db, listed.items.iter_mut()).await?;
+                        Ok(listed)
+                    })
+                })
+                .await;
         }
         self.read("list visits", listing, |db, listing| {
             Box::pin(list(db, listing, MOST_EXAMINED))
@@ -65,7 +74,8 @@ async fn list(
         walk.last = reach.unwrap_or(walk.last);
     }
     let statement = walk.select(db.statement(SELECT), listing);
-    let visits = db.all(&statement, &statement.values, read).await?;
+    let mut visits: Vec<KeptVisit> = db.all(&statement, &statement.values, read).await?;
+    click_ids::fill(db, visits.iter_mut()).await?;
     Ok(Listed::new(visits, listing.limit, reach))
 }
 
@@ -197,6 +207,7 @@ pub(super) fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
         class: row.get("class")?,
         reason: row.get("reason")?,
         ruleset: row.get("ruleset")?,
+        click_id: None,
     })
 }
 
