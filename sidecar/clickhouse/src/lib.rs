@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use clickhouse::{Client, Compression, RowOwned, RowRead};
 use secrecy::{ExposeSecret, SecretString};
-use shortlink_core::ports::MAX_VISITS_TOGETHER;
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -38,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time limit of a change of stored rows, which rewrites parts of tables.
 const MUTATION_PATIENCE: Duration = Duration::from_secs(600);
-
-/// The most visits of a batch.
-pub const MAX_BATCH: usize = MAX_VISITS_TOGETHER;
 
 /// A ClickHouse server, and a database of it. It is first contacted by the first operation.
 pub struct ClickHouse {

@@ -142,6 +142,8 @@ impl Enrichment {
             .and_then(|time| Timestamp::from_millisecond(time).ok())
             .ok_or(VisitFault::Time(event.time_ms))?;
         let [code, host, _, user_agent, referrer, language, purpose] = TEXT_LIMITS;
+        let mut host = kept(event.host, host);
+        host.make_ascii_lowercase();
         let whole = address::parsed(event.client);
         let user_agent = kept(event.user_agent, user_agent);
         let referrer = kept(event.referrer, referrer);
@@ -161,7 +163,7 @@ impl Enrichment {
             id: event.id,
             at,
             code: kept(event.code, code),
-            host: kept(event.host, host).to_ascii_lowercase(),
+            host,
             client: whole.and_then(|whole| self.address.kept(whole)),
             visitor: whole.and_then(|whole| keys.visitor(at, whole, event.user_agent)),
             referrer_host: headers::referrer_host(&referrer),

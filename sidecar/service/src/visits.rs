@@ -25,15 +25,14 @@ use shortlink_core::audit::Action;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::{Change, Edit, Link, Second};
 use shortlink_core::ports::{
-    Delivery, KeptVisits, MAX_VISITS_TOGETHER, Poison, PublishError, QueuedBatch, QueuedId,
-    StoreError, VisitQueue,
+    Delivery, KeptVisits, Poison, PublishError, QueuedBatch, QueuedId, StoreError, VisitQueue,
 };
 use shortlink_core::visit::visitor::{KeyRing, LiveKeys};
 use shortlink_core::visit::{Enrichment, Visit, arrive};
 use shortlink_store::Store;
 
-/// The number of batches per read. The edge writes some hundred events per batch.
-const TOGETHER: usize = 32;
+/// The number of batches per read. The edge writes at most 256 events per batch.
+const TOGETHER: usize = 64;
 
 /// The interval at which an empty queue is polled.
 pub const EVERY: Duration = Duration::from_millis(100);
@@ -245,8 +244,9 @@ impl VisitWriter {
             );
         }
         let mut visits = read.visits;
+        let together = self.store.visits_together();
         while !visits.is_empty() {
-            let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
+            let rest = visits.split_off(visits.len().min(together));
             let count = visits.len() as u64;
             let hosts: Vec<String> = visits.iter().map(|visit| visit.host.clone()).collect();
             let KeptVisits { new, erased, ended } = self.store.keep_visits(visits, now).await?;
@@ -293,10 +293,7 @@ impl VisitWriter {
 
 /// Converts batches that are read at `now` to visits.
 fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys, now: Timestamp) -> Read {
-    let mut read = Read {
-        visits: Vec::with_capacity(MAX_VISITS_TOGETHER),
-        ..Read::default()
-    };
+    let mut read = Read::default();
     for QueuedBatch { id, frames } in batches {
         let poison = |place: usize, reason: String, bytes: &[u8]| Poison {
             id: id.clone(),

@@ -30,6 +30,7 @@ pub use agents::AgentsPass;
 pub use by_network::MOST_CLICKED_MESSAGES;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use shortlink_core::ports::Dimension;
@@ -220,14 +221,28 @@ struct Counts<'a> {
     visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
 
-/// Common properties of visits that are counted in the same rows, except for their links: the campaign,
-/// the hour, the class, and the value of each dimension.
-type Alike<'a> = (
-    Option<i64>,
-    i64,
-    &'static str,
-    [&'a str; Dimension::ALL.len()],
-);
+/// Properties of visits that are counted in the same rows, except for their links: the campaign, the hour, the class, and
+/// what the value of each dimension follows from.
+type Alike<'a> = (Option<i64>, i64, &'static str, (usize, u16, [&'a str; 4]));
+
+/// Numbers for what agents are counted by. Most visits have one of a few agents, which are found by their addresses.
+#[derive(Default)]
+struct CountedAgents<'a> {
+    by_address: Map<usize, usize>,
+    by_values: Map<[&'a str; 3], usize>,
+}
+
+impl<'a> CountedAgents<'a> {
+    fn number(&mut self, visit: &'a Visit) -> usize {
+        let address = Arc::as_ptr(&visit.agent).addr();
+        *self.by_address.entry(address).or_insert_with(|| {
+            let values = [Dimension::Device, Dimension::Browser, Dimension::Os];
+            let values = values.map(|dimension| dimension.value(visit));
+            let next = self.by_values.len();
+            *self.by_values.entry(values).or_insert(next)
+        })
+    }
+}
 
 impl<'a> Counts<'a> {
     /// Counts visits.
@@ -235,7 +250,8 @@ impl<'a> Counts<'a> {
         let mut counts = Self::default();
         // Most visits have all properties in common with others of the same batch. Counting these
         // first means that each row is looked up only once.
-        let mut alike: Map<Alike<'a>, i64> = Map::default();
+        let mut alike: Map<Alike<'a>, (&Visit, i64)> = Map::default();
+        let mut agents = CountedAgents::default();
         let mut links: Map<(LinkKey<'a>, i64, &'static str), (i64, i64)> = Map::default();
         let mut minutes: Map<(i64, &str), i64> = Map::default();
         let mut networks: Map<(i64, &str, &str), i64> = Map::default();
@@ -251,8 +267,14 @@ impl<'a> Counts<'a> {
                     counts.visitors.entry(key).or_default().push(visitor);
                 }
             }
-            let values = Dimension::ALL.map(|dimension| dimension.value(visit));
-            *alike.entry((campaign, hour, class, values)).or_default() += 1;
+            let (place, referrer) = (&visit.place, &visit.referrer_host);
+            let texts = [&place.country, &place.isp, referrer];
+            let [country, network, referrer] =
+                texts.map(|text| text.as_deref().unwrap_or_default());
+            let texts = [&*visit.host, country, network, referrer];
+            let values = (agents.number(visit), visit.status, texts);
+            let key = (campaign, hour, class, values);
+            alike.entry(key).or_insert((visit, 0)).1 += 1;
             *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
             if let (Some(network), Class::Human) = (&visit.place.isp, visit.classification.class) {
                 let key = (minute_of(visit), &*visit.host, &**network);
@@ -261,11 +283,10 @@ impl<'a> Counts<'a> {
         }
         // These groups have most rows in common: each is sorted in once.
         let mut rows: Map<(i64, &'static str, i64, &str, &'static str), i64> = Map::default();
-        for ((campaign, hour, class, values), visits) in alike {
+        for ((campaign, hour, class, _), (visit, visits)) in alike {
             for of in [Some(ALL), campaign].into_iter().flatten() {
-                let of_dimensions = Dimension::ALL.into_iter().zip(values);
-                for (dimension, value) in [(Dimension::Total, "")].into_iter().chain(of_dimensions)
-                {
+                for dimension in [Dimension::Total].into_iter().chain(Dimension::ALL) {
+                    let value = dimension.value(visit);
                     let key = (of, dimension.name(), hour, value, class);
                     *rows.entry(key).or_default() += visits;
                 }

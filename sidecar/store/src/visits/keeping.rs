@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use shortlink_clickhouse::{Batch, Columns};
-use shortlink_core::ports::{KeptVisits, StoreError};
+use shortlink_core::ports::{KeptVisits, MAX_VISITS_TOGETHER, StoreError};
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
 
@@ -26,9 +26,20 @@ use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres, webhooks};
 
+/// The most visits of a transaction in SQLite, whose other writers wait for it.
+const TOGETHER_IN_SQLITE: usize = 5000;
+
 impl Store {
+    /// The most visits that this store takes together.
+    pub fn visits_together(&self) -> usize {
+        match self.engine {
+            Engine::Sqlite(_) => TOGETHER_IN_SQLITE,
+            Engine::Postgres(_) => MAX_VISITS_TOGETHER,
+        }
+    }
+
     /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
-    /// left out. At most [`MAX_VISITS_TOGETHER`](shortlink_core::ports::MAX_VISITS_TOGETHER).
+    /// left out. At most [`Store::visits_together`].
     ///
     /// Counts are by hour: per link by class, and per campaign and for all links together by class
     /// and [`Dimension`](shortlink_core::ports::Dimension). They outlive the visits that they were
