@@ -238,9 +238,12 @@ fn add_variables(conf: &mut Conf) -> Set {
     let index = index.ok_or_else(refused)?;
     let click = conf.variable_index(variables::CLICK.as_bytes());
     let click = click.ok_or_else(refused)?;
+    let followed = conf.variable_index(variables::FOLLOWED.as_bytes());
+    let followed = followed.ok_or_else(refused)?;
     if let Some(main) = conf.main_mut::<Settings>() {
         main.code_variable = Some(index);
         main.click_variable = Some(click);
+        main.code_header = Some(followed);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use resolver::counters::Counter;
 use resolver::path::{code_of_path, code_of_text};
-use resolver::vocabulary::BadNews;
+use resolver::vocabulary::{BadNews, Code};
 use resolver::{MissReason, Outcome, Refusal, Source, Sources};
 
 use crate::misses::{Limiting, Standing};
@@ -64,14 +64,23 @@ pub(crate) fn handle(request: &Request) -> Status {
     }
     let standing = misses::standing(request, Limiting::of(state));
     state.is_limited.set(standing == Standing::Limited);
-    let sources = match (standing, location.uses_cache.unwrap_or(true)) {
-        (Standing::Free, true) => Sources::Both,
-        (Standing::Free, false) => Sources::Redis,
-        (Standing::Limited, true) => Sources::Cache,
-        // The link that the worker holds is no secret, but this location does not show it.
-        (Standing::Limited, false) | (Standing::Shut, _) => return limit(request, state),
+    let uses_cache = location.uses_cache.unwrap_or(true);
+    // The link that the worker holds is no secret, but a location without the cache does not show it.
+    if standing == Standing::Shut || (state.is_limited.get() && !uses_cache) {
+        return limit(request, state);
+    }
+    look(request, state, &path_code.code, uses_cache)
+}
+
+/// Looks a code up that the path may stand for, and answers the request or has it wait.
+#[inline]
+fn look(request: &Request, state: &RequestState, code: &Code, uses_cache: bool) -> Status {
+    let sources = match (state.is_limited.get(), uses_cache) {
+        (true, _) => Sources::Cache,
+        (false, true) => Sources::Both,
+        (false, false) => Sources::Redis,
     };
-    match look_up(state.redis, sources, &path_code.code, request) {
+    match look_up(state.redis, sources, code, request) {
         LookedUp::Settled(settled) => answer(request, state, settled),
         LookedUp::Waiting(ticket) => {
             state.ticket.set(Some(ticket));
@@ -86,8 +95,36 @@ pub(crate) fn handle(request: &Request) -> Status {
             }
             request.wait()
         }
-        LookedUp::NotKept => limit(request, state),
+        LookedUp::NotKept => {
+            let further = look_further(request, state, Some(MissReason::Absent));
+            further.unwrap_or_else(|| limit(request, state))
+        }
     }
+}
+
+/// Looks up the next code that the path may stand for; `None` if there is none.
+///
+/// An unknown code is followed by any other. One that Redis only lacks may have a link in SQL, which must not be hidden
+/// by that of another code: it is followed by one that was issued, behind which only messengers put text.
+#[cold]
+fn look_further(
+    request: &Request,
+    state: &RequestState,
+    missed: Option<MissReason>,
+) -> Option<Status> {
+    if state.missed.get().is_some() {
+        return None;
+    }
+    state.missed.set(missed);
+    let before = state.code(request)?.as_bytes().len();
+    let code = state.next_code(request, missed.is_some())?;
+    let whole = state.named?.as_bytes().len();
+    if before == whole && code.as_bytes().len() < whole {
+        worker::count(state.redis, Counter::Trimmed);
+    }
+    let location = request.location_settings::<Settings>();
+    let uses_cache = location.and_then(|it| it.uses_cache).unwrap_or(true);
+    Some(look(request, state, &code, uses_cache))
 }
 
 /// Answers a request that names no code that could be looked up.
@@ -155,10 +192,37 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
                 respond::redirect(request, status, target)
             }
         }
-        OwnedAnswer::Gone => {
+        OwnedAnswer::Gone if state.missed.get().is_none() => {
             settle(state, Outcome::Gone, source);
             respond::gone(request)
         }
+        OwnedAnswer::NoMemory => Status::ERROR,
+        _ => no_link(request, state, answer, source),
+    }
+}
+
+/// Answers a request without a link that can be followed: with that of another code that the path may stand for, if this
+/// one has no link.
+fn no_link(
+    request: &Request,
+    state: &RequestState,
+    mut answer: OwnedAnswer,
+    source: Source,
+) -> Status {
+    let further = match answer {
+        OwnedAnswer::Unknown => look_further(request, state, None),
+        OwnedAnswer::Miss(
+            reason @ (MissReason::Absent | MissReason::Doubtful(BadNews::Unknown)),
+        ) => look_further(request, state, Some(reason)),
+        _ => None,
+    };
+    if let Some(status) = further {
+        return status;
+    }
+    if let Some(reason) = state.missed.get() {
+        answer = OwnedAnswer::Miss(reason);
+    }
+    match answer {
         // An address over its limit learns what is cached, and its request does not reach SQL.
         OwnedAnswer::Unknown
         | OwnedAnswer::NotYet
@@ -173,8 +237,12 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
             settle(state, Outcome::Unknown, source);
             respond::not_found(request)
         }
-        OwnedAnswer::NoMemory => Status::ERROR,
-        OwnedAnswer::Miss(reason) => miss(request, state, reason, source),
+        OwnedAnswer::Miss(reason) => {
+            // The fallback is asked for all of them.
+            state.reset_code();
+            miss(request, state, reason, source)
+        }
+        _ => Status::ERROR,
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct MainConf {
     pub(crate) code_variable: Option<VariableIndex>,
     /// The variable with the click id that the fallback has made.
     pub(crate) click_variable: Option<VariableIndex>,
+    /// The variable with the code that the fallback has found a link of.
+    pub(crate) code_header: Option<VariableIndex>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -116,6 +118,7 @@ impl Default for MainConf {
             languages: Vec::new(),
             code_variable: None,
             click_variable: None,
+            code_header: None,
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),

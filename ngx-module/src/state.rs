@@ -7,8 +7,8 @@
 use std::cell::Cell;
 
 use resolver::fallback::Ending;
-use resolver::vocabulary::{BadNews, CLICK_ID_LENGTH, ClickId, Code};
-use resolver::{Outcome, PathCode, Source, Ticket};
+use resolver::vocabulary::{BadNews, CLICK_ID_LENGTH, ClickId, Code, CodeRules, Verdict};
+use resolver::{MissReason, Outcome, PathCode, Source, Ticket};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
@@ -30,7 +30,13 @@ pub(crate) struct RequestState {
     /// The limit of misses of the location with `shortlink`: the fallback that answers may have another.
     pub(crate) miss_limit: MissLimiting,
     /// The code that the path names; `None` when it names none.
-    pub(crate) code: Option<Code>,
+    pub(crate) named: Option<Code>,
+    /// The place among the candidates of that code of the one that is looked up
+    /// ([`CodeRules::candidate`]), and the rules that have them.
+    candidate: Cell<u8>,
+    rules: usize,
+    /// The reason for which an earlier candidate may have a link that only the fallback knows.
+    pub(crate) missed: Cell<Option<MissReason>>,
     /// The target that was answered, in the request's pool.
     target: Cell<PoolText>,
     /// The place of the click id in it; 0 without one.
@@ -65,7 +71,10 @@ impl RequestState {
             source: Cell::new(Source::None),
             redis: conf.map(|conf| conf.redis).unwrap_or_default(),
             miss_limit: conf.and_then(|conf| conf.miss_limit).unwrap_or_default(),
-            code: path_code.map(|found| found.code),
+            named: path_code.map(|found| found.code),
+            candidate: Cell::new(0),
+            rules: conf.map(|conf| conf.rules).unwrap_or_default(),
+            missed: Cell::new(None),
             target: Cell::new(PoolText::EMPTY),
             click_at: Cell::new(0),
             ticket: Cell::new(None),
@@ -84,6 +93,40 @@ impl RequestState {
     #[inline]
     pub(crate) fn find(request: &Request) -> Option<&Self> {
         request.attached()
+    }
+
+    /// The code that is looked up: one that the path may stand for.
+    pub(crate) fn code(&self, request: &Request) -> Option<Code> {
+        match self.candidate.get() {
+            0 => self.named,
+            place => {
+                let rules = self.rules(request)?;
+                rules.candidate(self.named.as_ref()?, place.into())
+            }
+        }
+    }
+
+    /// Goes on to the next code that the path may stand for, if there is one; to the next that can have been issued, if
+    /// `is_issued`.
+    pub(crate) fn next_code(&self, request: &Request, is_issued: bool) -> Option<Code> {
+        let rules = self.rules(request)?;
+        for place in self.candidate.get() + 1.. {
+            let code = rules.candidate(self.named.as_ref()?, place.into())?;
+            if !is_issued || rules.judge(&code) == Verdict::Issued {
+                self.candidate.set(place);
+                return Some(code);
+            }
+        }
+        None
+    }
+
+    /// Goes back to the code that the path names.
+    pub(crate) fn reset_code(&self) {
+        self.candidate.set(0);
+    }
+
+    fn rules<'a>(&self, request: &'a Request) -> Option<&'a CodeRules> {
+        request.main_settings::<Settings>()?.rules.get(self.rules)
     }
 
     /// The target that was answered; empty without one.

@@ -76,6 +76,10 @@ pub(crate) const CODE: &str = "shortlink_code";
 /// The name of nginx' variable with the click id of an answer of the fallback.
 pub(crate) const CLICK: &str = "upstream_http_x_shortlink_click";
 
+/// The name of nginx' variable with the code of the link that the fallback has answered with, unless it is
+/// `$shortlink_code`.
+pub(crate) const FOLLOWED: &str = "upstream_http_x_shortlink_code";
+
 /// The variables: the name, whether a request may set it, and the number for [`get`].
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, bool, usize)> {
     let row = |(name, shown): (&'static str, Shown)| (name, shown.is_settable(), shown as usize);
@@ -108,8 +112,11 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
             negotiate(asked, &conf.languages)
         }
         Shown::Code => {
-            let code = RequestState::find(request)?.code.as_ref()?;
-            Some(code.as_bytes())
+            let state = RequestState::find(request)?;
+            // The code that is looked up begins the text that the path names, in any case.
+            let code = state.code(request)?;
+            let named = state.named.as_ref()?.as_bytes();
+            named.get(..code.as_bytes().len())
         }
         Shown::Target => {
             let target = RequestState::find(request)?.target();

@@ -4,10 +4,10 @@
 //! visit in memory; the connection's output gets a batch when it is full, at the end of an
 //! iteration of nginx' loop with whatever else leaves.
 
-use resolver::vocabulary::ClickId;
 use resolver::vocabulary::address::AddressText;
 use resolver::vocabulary::visit::evidence::{self, Protocol, VisitEvidence};
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
+use resolver::vocabulary::{ClickId, Code};
 use resolver::{Outcome, Source};
 
 use crate::headers::Headers;
@@ -63,8 +63,17 @@ fn click_id(request: &Request, state: &RequestState) -> Option<ClickId> {
     ClickId::parse(request.variable(variable)?)
 }
 
+/// The code of the link that was followed. The fallback names it in a header if it is not the one that the path names.
+fn code(request: &Request, state: &RequestState) -> Option<Code> {
+    let is_fallback = state.source.get() == Source::Fallback;
+    let settings = request.main_settings::<Settings>().filter(|_| is_fallback);
+    let header = settings.and_then(|it| request.variable(it.code_header?));
+    let followed = header.and_then(|text| Code::parse(text).ok());
+    followed.or_else(|| state.code(request))
+}
+
 fn record(request: &Request, state: &RequestState, status: u16) {
-    let Some(code) = &state.code else {
+    let Some(code) = code(request, state) else {
         return;
     };
     let headers = Headers::of(request);

@@ -320,7 +320,7 @@ impl Cache {
             Ruling::Answer(Answer::Miss(MissReason::Unreadable)) => (UNREADABLE, [&[]; 2]),
             Ruling::Answer(Answer::Miss(_)) => return,
         };
-        let size = Ring::size_of(body[0].len() + body[1].len());
+        let size = Ring::size_of(key, body[0].len() + body[1].len());
         if size > self.ring.bytes() / 4 {
             return;
         }
@@ -474,7 +474,11 @@ impl Cache {
         self.ring.bury(number);
         self.ring.pass();
         // At the end of the memory the free space may be too small.
-        if stays && self.ring.has_room(Ring::size_of(self.moved_body.len())) {
+        if stays
+            && self
+                .ring
+                .has_room(Ring::size_of(&key, self.moved_body.len()))
+        {
             *moves -= 1;
             let number = self.ring.append(&key, facts, [&self.moved_body, &[]]);
             self.index.insert(hash, number);

@@ -1,8 +1,8 @@
 //! Hashes codes.
 //!
 //! Codes come from strangers, so the hash depends on a secret seed: without it an attacker could
-//! request codes that all collide in one place of a table. It need not be more than that, and a
-//! code has at most 16 bytes, so two multiplications are enough.
+//! request codes that all collide in one place of a table. It need not be more than that, and most
+//! codes have at most 16 bytes, so that a few multiplications are enough.
 
 use std::hash::{BuildHasher, Hasher};
 

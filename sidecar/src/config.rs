@@ -455,6 +455,7 @@ impl Settings {
             alphabet,
             check,
             bodies,
+            ignores_case: self.get("codes.ignore_case"),
         })
     }
 

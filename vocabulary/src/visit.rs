@@ -33,7 +33,7 @@ pub const VISIT_VERSION: u8 = 1;
 pub const BATCH_FIELD: &str = "b";
 
 /// The most bytes stored of each text, in the order of the format. Longer texts are cut.
-pub const TEXT_LIMITS: [usize; 7] = [16, 253, 45, 512, 512, 128, 32];
+pub const TEXT_LIMITS: [usize; 7] = [64, 253, 45, 512, 512, 128, 32];
 
 /// The most bytes that a frame has.
 pub const MAX_FRAME_LENGTH: usize = 2048;

@@ -37,6 +37,7 @@ fn check_characters() {
                 other => panic!("{other}"),
             },
             bodies: BodyLengths::new(1, 12).expect("lengths"),
+            ignores_case: false,
         };
         let made = rules.complete(body.as_bytes()).expect("a code");
         assert_eq!(made.as_str(), code, "{case:?}");

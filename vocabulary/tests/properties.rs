@@ -42,6 +42,7 @@ fn rules(alphabet: Alphabet, check: Check) -> CodeRules {
         alphabet,
         check,
         bodies: BodyLengths::new(1, 12).expect("lengths"),
+        ignores_case: false,
     }
 }
 
@@ -56,6 +57,14 @@ fn validities() -> impl Strategy<Value = Validity> {
     (0..=MAX_MOMENT, 0..=MAX_MOMENT).prop_filter_map("no span", |(since, until)| {
         Validity::new(NonZeroU64::new(since), NonZeroU64::new(until))
     })
+}
+
+/// Bytes that are codes at times.
+fn texts() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 0..20),
+        "[-_0-9A-Za-z]{0,70}".prop_map(String::into_bytes)
+    ]
 }
 
 /// A template's text with the places that it has.
@@ -113,15 +122,16 @@ proptest! {
     fn lengths_that_are_not_issued_are_not_checked(
         digits in vec(any::<u8>(), 1..=16), check in checks()
     ) {
-        let rules = CodeRules { alphabet: Alphabet::Base62, check, bodies: BodyLengths::default() };
+        let rules = CodeRules { check, ..CodeRules::default() };
         let code = Code::parse(&body(Alphabet::Base62, &digits)).unwrap();
         let issued = digits.len() == 7 + rules.check.length();
         prop_assert_eq!(rules.judge(&code) == Verdict::Foreign, !issued);
     }
 
     #[test]
-    fn a_code_is_read_back_as_written_and_nothing_else_is_a_code(text in vec(any::<u8>(), 0..20)) {
-        let right = (1..=16).contains(&text.len()) && text.iter().all(u8::is_ascii_alphanumeric);
+    fn a_code_is_read_back_as_written_and_nothing_else_is_a_code(text in texts()) {
+        let of_code = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+        let right = (1..=64).contains(&text.len()) && text.iter().all(of_code);
         match Code::parse(&text) {
             Ok(code) => {
                 prop_assert!(right);
@@ -129,6 +139,40 @@ proptest! {
                 prop_assert_eq!(code.as_str().as_bytes(), &text[..]);
             }
             Err(_) => prop_assert!(!right),
+        }
+    }
+
+    /// No code with a hyphen or underscore is confused with one that is issued, whatever the check.
+    #[test]
+    fn codes_with_separators_are_never_issued_ones(
+        check in checks(), text in "[0-9A-Za-z]{0,40}[-_][-_0-9A-Za-z]{0,23}"
+    ) {
+        let rules = rules(Alphabet::Base62, check);
+        prop_assert_eq!(rules.judge(&text.parse().unwrap()), Verdict::Foreign);
+    }
+
+    /// Text that is glued behind a code leads to it, unless the whole is a code; and case counts only if it is to count.
+    #[test]
+    fn candidates_begin_with_the_text_and_have_each_code_that_text_was_glued_to(
+        check in checks(), ignores_case in any::<bool>(), text in "[0-9A-Z]{1,9}(-[A-Za-z_]{1,9}){0,3}"
+    ) {
+        let rules = CodeRules { ignores_case, ..rules(Alphabet::Base62, check) };
+        let code: Code = text.parse().unwrap();
+        let candidates: Vec<Code> = (0..).map_while(|place| rules.candidate(&code, place)).collect();
+        prop_assert!(candidates.len() <= 8);
+        prop_assert_eq!(candidates[0], code);
+        for candidate in &candidates[1..] {
+            prop_assert!(rules.judge(candidate) != Verdict::WrongCheck);
+            let (it, of) = (candidate.as_str(), code.as_str());
+            prop_assert!(of.starts_with(it) || ignores_case && of.to_ascii_lowercase().starts_with(it));
+        }
+        let first: Code = text.split(['-', '_']).next().unwrap().parse().unwrap();
+        if rules.judge(&first) != Verdict::WrongCheck {
+            prop_assert!(candidates.contains(&first));
+            let folded = first.to_lower_case();
+            let is_folded = ignores_case && rules.judge(&first) == Verdict::Foreign
+                && rules.judge(&folded) == Verdict::Foreign;
+            prop_assert_eq!(candidates.contains(&folded), is_folded || folded == first);
         }
     }
 

@@ -52,10 +52,12 @@ fn read(conf: &Conf) -> Result<CodeRules, String> {
             })?;
         } else if let Some(value) = parameter.strip_prefix(b"keys=") {
             keys = Some(read_keys(conf, value)?);
+        } else if *parameter == b"ignore_case" {
+            rules.ignores_case = true;
         } else {
             return Err(format!(
-                "unknown parameter \"{}\" of \"shortlink_check\": allowed are body=, alphabet= \
-                 and keys=",
+                "unknown parameter \"{}\" of \"shortlink_check\": allowed are body=, alphabet=, \
+                 keys= and ignore_case",
                 shown(parameter)
             ));
         }

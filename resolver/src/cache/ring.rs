@@ -14,6 +14,9 @@ pub(super) const UNIT: usize = 8;
 /// The length of the header before an entry's body.
 const HEADER: usize = 40;
 
+/// The most characters of a code that the header holds. The others are behind the body.
+const SHORT: usize = 16;
+
 /// Marks a campaign's entry in the field of a code's length; the id is in the field of the code.
 const OF_CAMPAIGN: u8 = 0xff;
 
@@ -69,9 +72,13 @@ impl Ring {
         }
     }
 
-    /// Returns the bytes that an entry with such a body takes.
-    pub(super) fn size_of(body_length: usize) -> usize {
-        (HEADER + body_length).next_multiple_of(UNIT)
+    /// Returns the bytes that an entry with such a key and body takes.
+    pub(super) fn size_of(key: &Key, body_length: usize) -> usize {
+        let rest = match key {
+            Key::Link(code) => code.as_bytes().len().saturating_sub(SHORT),
+            Key::Campaign(_) => 0,
+        };
+        (HEADER + body_length + rest).next_multiple_of(UNIT)
     }
 
     /// Returns the memory's address and its size in bytes.
@@ -112,14 +119,17 @@ impl Ring {
         let at = self.head;
         let [first, second] = body;
         let length = first.len() + second.len();
-        let size = Self::size_of(length);
+        let size = Self::size_of(key, length);
         if let Some(entry) = self.memory.get_mut(at..at + size) {
             let (header, body) = entry.split_at_mut(HEADER);
             header.fill(0);
             match key {
                 Key::Link(code) => {
-                    header[..code.as_bytes().len()].copy_from_slice(code.as_bytes());
-                    header[16] = code.as_bytes().len() as u8;
+                    let bytes = code.as_bytes();
+                    let (short, rest) = bytes.split_at(bytes.len().min(SHORT));
+                    header[..short.len()].copy_from_slice(short);
+                    header[16] = bytes.len() as u8;
+                    body[length..length + rest.len()].copy_from_slice(rest);
                 }
                 Key::Campaign(id) => {
                     header[..8].copy_from_slice(&id.get().to_le_bytes());
@@ -147,8 +157,22 @@ impl Ring {
     pub(super) fn is_of(&self, number: u32, code: &Code) -> bool {
         self.header(number).is_some_and(|header| {
             let bytes = code.as_bytes();
-            usize::from(header[16]) == bytes.len() && header[..bytes.len()] == *bytes
+            if usize::from(header[16]) != bytes.len() {
+                return false;
+            }
+            match bytes.split_at_checked(SHORT) {
+                None => header[..bytes.len()] == *bytes,
+                Some((short, rest)) => {
+                    header[..SHORT] == *short && self.rest(number, rest.len()) == rest
+                }
+            }
         })
+    }
+
+    /// Returns the characters of a code that are behind the body.
+    fn rest(&self, number: u32, length: usize) -> &[u8] {
+        let at = number as usize * UNIT + HEADER + self.body(number).len();
+        self.memory.get(at..at + length).unwrap_or_default()
     }
 
     /// Reports whether an entry is that of a campaign.
@@ -166,7 +190,12 @@ impl Ring {
             return CampaignId::new(id).map(Key::Campaign);
         }
         let length = usize::from(header[16]).min(MAX_CODE_LENGTH);
-        Code::parse(&header[..length]).ok().map(Key::Link)
+        let short = length.min(SHORT);
+        let mut code = [0; MAX_CODE_LENGTH];
+        code[..short].copy_from_slice(&header[..short]);
+        let rest = self.rest(number, length - short);
+        code[short..short + rest.len()].copy_from_slice(rest);
+        Code::parse(&code[..length]).ok().map(Key::Link)
     }
 
     #[inline]

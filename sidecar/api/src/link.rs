@@ -56,7 +56,7 @@ members! {
     pub struct LinkIssue {
         /// Id of the link's campaign, which defines the target.
         campaign_id: Optional<CampaignId> = "campaignId" as "campaign",
-        /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
+        /// Custom code: 1 to 64 letters, digits, hyphens and underscores. Default: a code is issued.
         custom_slug: Optional<Code> = "customSlug" as "slug",
         /// Strategy that issues the code. Default: that of the campaign, else `codes.strategy` of the sidecar.
         strategy: Optional<Strategy> = "strategy",

@@ -48,7 +48,7 @@ word! {
     /// Code of a link.
     pub Code: json_schema!({
         "type": "string",
-        "pattern": format!("^[0-9A-Za-z]{{1,{MAX_CODE_LENGTH}}}$"),
+        "pattern": format!("^[0-9A-Za-z_-]{{1,{MAX_CODE_LENGTH}}}$"),
         "examples": ["pM69SXfs"],
     })
 }

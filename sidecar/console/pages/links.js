@@ -48,7 +48,7 @@ function lookUp(go) {
     const code = text.split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
     const target = isWeb(text) ? `?${new URLSearchParams({ longUrl: text })}` : '';
     // A URL that ends like a short URL can be a target: the page of an unknown code offers that.
-    if (/^[0-9A-Za-z]{1,64}$/.test(code)) go(`/links/${code}${target}`);
+    if (/^[-0-9A-Za-z_]{1,64}$/.test(code)) go(`/links/${code}${target}`);
     else if (target) go(`/links${target}`);
     else said.textContent = t('look-up.wrong');
   };

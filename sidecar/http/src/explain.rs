@@ -20,6 +20,9 @@ use super::problem::Problem;
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExplanationBody {
     short_code: String,
+    /// Code of the link that answers, if it is another one: text is glued behind it, or it has another case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followed_code: Option<String>,
     checked_at: Timestamp,
     answer: AnswerBody,
     /// The link in SQL.
@@ -79,7 +82,9 @@ impl ExplanationBody {
         let now = explanation.at;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let answer = &explanation.answer;
+        let codes = explanation.link.iter().map(|link| link.code.to_string());
         Self {
+            followed_code: codes.into_iter().find(|code| *code != short_code),
             short_code,
             checked_at: now,
             answer: AnswerBody {

@@ -130,7 +130,7 @@ problems! {
 
     /// 409: another link has the code.
     taken(): CONFLICT, "taken", "The code is taken",
-        "Another link has this code, or had it: codes are never given out twice.",
+        "Another link has this code, or had it, or a custom code that differs only by case.",
         .at("/customSlug", "is taken");
 
     /// 409: the link is revoked.

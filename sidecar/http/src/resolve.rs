@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing;
 use shortlink_core::query::with_forwarded;
+use shortlink_service::resolve::ResolveError;
 use vocabulary::RedirectStatus;
 use vocabulary::judge::Answer;
 use vocabulary::target::with_click_id;
@@ -32,6 +33,9 @@ const QUERY: &str = "x-shortlink-query";
 
 /// The click id in the target of an answer, for the visit that nginx records.
 const CLICK: &str = "x-shortlink-click";
+
+/// The code of the link, for the visit that nginx records, unless it is that of the request.
+const FOLLOWED: &str = "x-shortlink-code";
 
 /// The paths of this operation.
 pub(super) const PATHS: &str = "/resolve/{*path}";
@@ -79,7 +83,26 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     // The path is not decoded: codes have no characters that need encoding.
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
-    match app.resolver.resolve(code.as_bytes()).await {
+    let resolved = app.resolver.resolve(code.as_bytes()).await;
+    let (answer, followed) = match resolved {
+        Ok((answer, followed)) => (Ok(answer), followed),
+        Err(error) => (Err(error), None),
+    };
+    let mut response = respond(&app, &headers, code, answer);
+    let followed = followed.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+    if let Some(followed) = followed {
+        response.headers_mut().insert(FOLLOWED, followed);
+    }
+    response
+}
+
+fn respond(
+    app: &SharedApp,
+    headers: &HeaderMap,
+    code: &str,
+    answer: Result<Answer<String>, ResolveError>,
+) -> Response<Body> {
+    match answer {
         Ok(Answer::Redirect {
             status,
             forwards_query,

@@ -173,10 +173,10 @@ impl Explainer {
     /// Fails if SQL fails. A failure of Redis is part of the explanation.
     pub async fn explain(&self, code: &Code) -> Result<Explanation, StoreError> {
         let now = self.clock.now();
-        let (link, campaign) = match resolve::find(&self.store, code).await? {
-            Some((link, campaign)) => (Some(link), campaign),
-            None => (None, None),
-        };
+        let (code, stored) = self.find(code).await?;
+        let code = &code;
+        let (link, campaign) = stored.unzip();
+        let campaign = campaign.flatten();
         let kept = match &link {
             Some(_) => Some(self.store.records_of(&[*code], now).await?),
             None => None,
@@ -226,6 +226,27 @@ impl Explainer {
             explanation.answer = explanation.decide(code, campaign_stood.as_ref());
         }
         Ok(explanation)
+    }
+}
+
+impl Explainer {
+    /// Finds the link of the text that a path names, and its code; without a link the text.
+    async fn find(
+        &self,
+        text: &Code,
+    ) -> Result<(Code, Option<(Link, Option<Campaign>)>), StoreError> {
+        for place in 0.. {
+            let Some(candidate) = self.rules.candidate(text, place) else {
+                break;
+            };
+            let own = resolve::own_spelling(&self.store, &self.rules, &candidate).await?;
+            for code in [Some(candidate), own].into_iter().flatten() {
+                if let Some(found) = resolve::find(&self.store, &code).await? {
+                    return Ok((code, Some(found)));
+                }
+            }
+        }
+        Ok((*text, None))
     }
 }
 

@@ -221,7 +221,7 @@ pub enum SlugError {
     /// It looks like a mistyped issued code, which the edge rejects without a look-up.
     #[error(
         "has the length of issued codes ({length}) and so must end with the right check \
-         character; use another length"
+         character; use another length, or a hyphen or underscore"
     )]
     WrongCheck {
         /// Number of characters.

@@ -87,17 +87,44 @@ impl Resolver {
         Self { replica, ..self }
     }
 
-    /// Resolves a code; the answer is not a miss.
+    /// Resolves the text that a path names; the answer is not a miss. Also returns the code of the link, unless it is that
+    /// text.
     ///
     /// # Errors
     /// Fails if SQL fails or is slow. An error never means that the link does not exist.
-    pub async fn resolve(&self, code: &[u8]) -> Result<Answer<String>, ResolveError> {
-        let Ok(code) = Code::parse(code) else {
-            return Ok(Answer::Unknown);
+    pub async fn resolve(
+        &self,
+        text: &[u8],
+    ) -> Result<(Answer<String>, Option<Code>), ResolveError> {
+        let Ok(code) = Code::parse(text) else {
+            return Ok((Answer::Unknown, None));
         };
         if self.rules.judge(&code) == Verdict::WrongCheck {
-            return Ok(Answer::Unknown);
+            return Ok((Answer::Unknown, None));
         }
+        for place in 0.. {
+            let Some(candidate) = self.rules.candidate(&code, place) else {
+                break;
+            };
+            let mut spelling = candidate;
+            let mut answer = self.resolve_code(candidate).await?;
+            if answer == Answer::Unknown
+                && let Some(own) = self
+                    .in_time(own_spelling(&self.store, &self.rules, &candidate))
+                    .await?
+            {
+                spelling = own;
+                answer = self.resolve_code(own).await?;
+            }
+            if answer != Answer::Unknown {
+                return Ok((answer, Some(spelling).filter(|it| *it != code)));
+            }
+        }
+        Ok((Answer::Unknown, None))
+    }
+
+    /// Resolves one code.
+    async fn resolve_code(&self, code: Code) -> Result<Answer<String>, ResolveError> {
         let replica = self.replica.as_ref();
         let is_away = replica.is_some_and(|it| it.state.primary_is_away());
         if let Some(replica) = replica.filter(|_| is_away)
@@ -105,7 +132,7 @@ impl Resolver {
         {
             return Ok(answer);
         }
-        let found = match self.find(&code).await {
+        let found = match self.in_time(find(&self.store, &code)).await {
             Ok(found) => found,
             Err(error) => {
                 // Nothing of the replica is written to Redis: it would stay there longer than its bound.
@@ -156,9 +183,12 @@ impl Resolver {
         }
     }
 
-    /// Finds a link in time.
-    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, ResolveError> {
-        let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.store, code)).await;
+    /// Finds something in time.
+    async fn in_time<T>(
+        &self,
+        find: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, ResolveError> {
+        let found = tokio::time::timeout(LOOKUP_LIMIT, find).await;
         let slow = |_elapsed| ResolveError::Slow {
             limit_ms: LOOKUP_LIMIT.as_millis(),
         };
@@ -185,6 +215,20 @@ impl Resolver {
             drop(permit);
         });
     }
+}
+
+/// Finds the custom code that a candidate for the text of a path is in lower case, if the rules ignore case.
+pub(super) async fn own_spelling(
+    store: &Store,
+    rules: &CodeRules,
+    candidate: &Code,
+) -> Result<Option<Code>, StoreError> {
+    // A candidate in another case is followed by that in lower case.
+    if !rules.ignores_case || candidate.to_lower_case() != *candidate {
+        return Ok(None);
+    }
+    let own = store.find_spelling(candidate).await?;
+    Ok(own.filter(|own| own != candidate))
 }
 
 /// Finds a link, and its campaign if it belongs to one.

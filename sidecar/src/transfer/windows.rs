@@ -244,7 +244,7 @@ mod tests {
             }
             for number in 0..50 {
                 let (code, url) = (format!("c{file}x{number}"), "https://example.com/");
-                let bad = if number == 7 { "-" } else { "" };
+                let bad = if number == 7 { "." } else { "" };
                 text.push_str(&match file {
                     0 => format!("{code}{bad},{url}\n"),
                     _ => format!("{{\"code\":\"{code}{bad}\",\"url\":\"{url}\"}}\n"),
@@ -295,6 +295,6 @@ mod tests {
             .into_iter()
             .map(|it| (it.origin.line, it.code.expect("a code")))
             .collect();
-        assert_eq!(refused, [(9, "c0x7-".to_owned()), (8, "c1x7-".to_owned())]);
+        assert_eq!(refused, [(9, "c0x7.".to_owned()), (8, "c1x7.".to_owned())]);
     }
 }

@@ -14,9 +14,9 @@ use shortlink_core::target::Target;
 use super::db::Db;
 use super::quotas::{self, Quotas};
 use super::rows::{NewLink, ids_of};
-use super::sql::{IN_NUMBERS, sql};
+use super::sql::{IN_NUMBERS, Sql, sql};
 use super::value::args;
-use super::{Scheme, Store, codes, digests, outbox, shared, tags, uploads};
+use super::{Scheme, Store, codes, digests, outbox, shared, spellings, tags, uploads};
 use crate::postgres::creation as postgres;
 use crate::sqlite::creation as sqlite;
 
@@ -49,6 +49,8 @@ pub(super) fn begins_anew(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Decode(error) if error.is::<Unlocked>())
 }
 
+const DELETE: Sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
+
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
@@ -63,13 +65,15 @@ impl Store {
         .await
     }
 
-    /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them.
+    /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them. Their
+    /// codes may differ only by case from others: they are in use.
     pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
         let args = (links, self.creation.clone());
         self.run_tx("store imported links", args, |db, (links, creation)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
-                let before = Before::look(db, &links, creation, false).await?;
+                let mut before = Before::look(db, &links, creation, false).await?;
+                before.allows_twins = true;
                 let (created, _) = insert(db, &links, before, Vec::new(), creation).await?;
                 Ok(created)
             })
@@ -121,6 +125,8 @@ pub(super) struct Before {
     pub(super) removed: HashSet<i64>,
     /// The quotas of the links, locked.
     pub(super) quotas: Quotas,
+    /// Set if custom codes may differ only by case from others.
+    pub(super) allows_twins: bool,
 }
 
 impl Before {
@@ -158,7 +164,12 @@ async fn insert(
     over: Vec<(usize, UsedUp)>,
     creation: &Creation,
 ) -> Result<(Created, Vec<String>), sqlx::Error> {
-    let Before { ids, removed, .. } = before;
+    let Before {
+        ids,
+        removed,
+        allows_twins,
+        ..
+    } = before;
     let mut taken = Vec::new();
     let mut seen = HashSet::with_capacity(ids.len());
     let mut rows = Vec::with_capacity(ids.len());
@@ -193,6 +204,11 @@ async fn insert(
     };
     kept.sort_unstable();
     leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
+    let twins = spellings::claim(db, &rows).await?;
+    if !twins.is_empty() && !allows_twins {
+        db.run(DELETE, args![twins.as_slice()]).await?;
+        leave_out(&mut rows, &mut taken, |id| !twins.contains(&id));
+    }
     let mut settled = Settled::default();
     if let Some(now) = rows.first().map(|row| row.link.updated_at) {
         tags::add(db, &with_ids(&rows)).await?;
@@ -268,8 +284,8 @@ async fn undo(
     ids: &[i64],
     receipt: &Receipt,
 ) -> Result<(), sqlx::Error> {
-    let sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
-    db.run(sql, args![ids]).await?;
+    db.run(DELETE, args![ids]).await?;
+    db.run(spellings::RELEASE, args![ids]).await?;
     let mut removed = with_ids(rows);
     removed.retain(|(id, _)| ids.contains(id));
     tags::remove(db, &removed).await?;

@@ -35,6 +35,7 @@ mod rows;
 mod schema;
 mod sessions;
 mod shared;
+mod spellings;
 mod sql;
 mod tags;
 mod targets;

@@ -12,6 +12,7 @@ mod clickhouse;
 mod clients;
 mod clocks;
 mod cluster_publishing;
+mod codes;
 mod coherence;
 mod configuration;
 mod console;

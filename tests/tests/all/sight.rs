@@ -33,7 +33,7 @@ fn everything_is_counted_once_whichever_worker_did_it() {
     for _ in 0..20 {
         assert_eq!(stack.follow(&code).status, 302);
     }
-    for path in ["/.x", "/-", "/nosuchone", "/Ab3xK9q0"] {
+    for path in ["/.x", "/!", "/nosuchone", "/Ab3xK9q0"] {
         http::get(stack.nginx.public_port, path);
     }
     http::send(stack.nginx.public_port, "POST", "/x", &[]);

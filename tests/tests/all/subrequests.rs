@@ -129,7 +129,7 @@ fn a_mirror_sees_the_request_while_the_code_is_answered() {
                      proxy_pass http://127.0.0.1:INTERNAL_PORT$request_uri;
                  }
                  location @fallback { return 200 \"$shortlink_code\\n\"; }
-                 location /plain { mirror /one; mirror /gone; mirror /-; root html; }",
+                 location /plain { mirror /one; mirror /gone; mirror /~; root html; }",
         ..SiteOptions::default()
     });
     let mut connection = Connection::open(site.nginx.public_port).expect("a connection");

@@ -87,7 +87,7 @@ pub struct CreateArguments {
     /// Print only the short URL.
     #[arg(long, short)]
     quiet: bool,
-    /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
+    /// Custom code: 1 to 64 letters, digits, hyphens and underscores. Default: a code is issued.
     #[arg(long, value_name = "CODE")]
     slug: Option<String>,
     /// Strategy that issues the code: permuted, pool, sequence or hash. Default: that of the

@@ -31,8 +31,11 @@ impl FromStr for CodeText {
                 segments.last().unwrap_or_default()
             }
         };
-        if code.is_empty() || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err("a code has only 0-9, A-Z and a-z; a short URL ends with one".to_owned());
+        let is_of_code = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if code.is_empty() || !code.bytes().all(is_of_code) {
+            return Err(
+                "a code has only 0-9, A-Z, a-z, - and _; a short URL ends with one".to_owned(),
+            );
         }
         Ok(Self(code.to_owned()))
     }

@@ -359,7 +359,7 @@ mod tests {
             ),
             (
                 KeyPolicy {
-                    min_custom_length: Some(17),
+                    min_custom_length: Some(65),
                     ..KeyPolicy::default()
                 },
                 Err(InvalidPolicy::CustomLength),

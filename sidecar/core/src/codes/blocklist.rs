@@ -123,7 +123,7 @@ mod tests {
             ("ab", 1),
             ("abc\na b c", 2),
             ("abc\n\n\u{fc}ber", 3),
-            ("0123456789abcdefg", 1),
+            (&*"a".repeat(65), 1),
         ] {
             let error = Blocklist::parse(["first", list]).map(drop);
             assert_eq!(error.expect_err("a fault").line, line, "{list}");

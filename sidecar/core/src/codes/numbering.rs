@@ -15,16 +15,20 @@
 //! codes unique, whatever their origin.
 //!
 //! A body of nine characters or more can have a place beyond [`MAX_PLACE`]; such a code has no
-//! number ([`Numbering::number`]). None is issued by counting. The store keeps a list of them.
+//! number ([`Numbering::number`]), nor has one with a hyphen or underscore, or of more than 16 characters. None of them
+//! is issued by counting. The store keeps a list of them.
 
 use sha2::{Digest, Sha256};
 use vocabulary::siphash::siphash24;
-use vocabulary::{Alphabet, Check, Code, MAX_CODE_LENGTH};
+use vocabulary::{Alphabet, Check, Code};
 
 use super::permutation::Permutation;
 
 /// The first place that numbers do not reach.
 pub const MAX_PLACE: u64 = 1 << 52;
+
+/// The most characters of a code that has a number.
+const MAX_NUMBERED: usize = 16;
 
 /// The number of bits for the place and the last character.
 const PLACE_BITS: u32 = 58;
@@ -79,7 +83,7 @@ impl LinkNumber {
 /// Converts codes to numbers, and numbers to codes.
 pub struct Numbering {
     /// For bodies of 0 to 15 characters.
-    permutations: [Permutation; MAX_CODE_LENGTH],
+    permutations: [Permutation; MAX_NUMBERED],
     /// For the last characters of codes without a check character.
     last_key: [u8; 16],
 }
@@ -101,10 +105,7 @@ impl Numbering {
     /// The number of a code; `None` for one that has none.
     pub fn number(&self, code: &Code) -> Option<LinkNumber> {
         let (&last, body) = code.as_bytes().split_last()?;
-        let place = self.permutations[body.len()].place_of(value_of(body));
-        let place = u64::try_from(place)
-            .ok()
-            .filter(|&place| place < MAX_PLACE)?;
+        let place = self.place_of(code, body)?;
         let last = Alphabet::Base62.digit(last)?;
         let low = place * u64::from(RADIX) + u64::from(last);
         Some(LinkNumber(((body.len() as u64) << PLACE_BITS | low) as i64))
@@ -154,7 +155,7 @@ impl Numbering {
         let permutation = self.permutations.get(body_length)?;
         let bodies = permutation.size().min(u128::from(MAX_PLACE)) as u64;
         let (pass, place) = (count / bodies, count % bodies);
-        let mut text = [0; MAX_CODE_LENGTH];
+        let mut text = [0; MAX_NUMBERED];
         let body = &mut text[..body_length];
         write_value(permutation.at(place.into()), body);
         if alphabet != Alphabet::Base62 && body.iter().any(|&byte| alphabet.digit(byte).is_none()) {
@@ -183,8 +184,7 @@ impl Numbering {
     /// The count with which [`Numbering::issued`] makes a code; `None` for one that it does not make.
     pub fn count_of(&self, alphabet: Alphabet, check: &Check, code: &Code) -> Option<u64> {
         let (&last, body) = code.as_bytes().split_last()?;
-        let place = self.permutations[body.len()].place_of(value_of(body));
-        let place = u64::try_from(place).ok().filter(|&it| it < MAX_PLACE)?;
+        let place = self.place_of(code, body)?;
         let count = match check {
             Check::Luhn | Check::Keyed(_) => place,
             Check::None => {
@@ -196,6 +196,14 @@ impl Numbering {
         let length = code.as_bytes().len() - check.length();
         let issued = self.issued(alphabet, check, length, count);
         issued.filter(|issued| issued == code).map(|_| count)
+    }
+
+    /// The place of a code's body, unless the code has no number.
+    fn place_of(&self, code: &Code, body: &[u8]) -> Option<u64> {
+        let permutation = self.permutations.get(body.len())?;
+        let value = (!code.has_separator()).then(|| value_of(body))?;
+        let place = u64::try_from(permutation.place_of(value)).ok()?;
+        (place < MAX_PLACE).then_some(place)
     }
 
     /// The last character of a body that was used `pass` times before, as a digit.
@@ -216,7 +224,7 @@ impl Numbering {
     fn lasts(&self, alphabet: Alphabet, body: &[u8]) -> [u8; RADIX as usize] {
         let mut lasts = std::array::from_fn(|digit| digit as u8);
         lasts.swap(0, self.first_last(alphabet, body).into());
-        let mut text = [0; MAX_CODE_LENGTH + 1];
+        let mut text = [0; MAX_NUMBERED + 1];
         text[..body.len()].copy_from_slice(body);
         for place in (2..alphabet.size()).rev() {
             // No character of a code has the highest bit.
@@ -281,6 +289,7 @@ mod tests {
                         alphabet,
                         check: check.clone(),
                         bodies,
+                        ignores_case: false,
                     };
                     let mut before = None;
                     let mut issued = 0;

@@ -161,7 +161,7 @@ async fn a_wrong_job_is_refused_as_a_whole() {
         ),
         (json!({"action": "revoke", "codes": []}), &["/codes"]),
         (
-            json!({"action": "revoke", "codes": ["a", "-"]}),
+            json!({"action": "revoke", "codes": ["a", "."]}),
             &["/codes/1"],
         ),
         (json!({"action": "revoke", "uploadId": "1"}), &["/uploadId"]),

@@ -117,7 +117,7 @@ async fn a_code_is_decoded() {
         (&short["check"], &short["sequenceNumber"]),
         (&json!("none"), &Value::Null)
     );
-    assert_eq!(service.get("/v1/codespace/a_b").await.status, 404);
+    assert_eq!(service.get("/v1/codespace/a.b").await.status, 404);
     let campaigner = service.look("/v1/codespace/ab").await;
     assert_eq!(campaigner.status, 403);
 }

@@ -154,7 +154,7 @@ async fn invalid_rows_are_refused_with_the_pointer() {
             "cannot be combined",
         ),
         (
-            with(json!({"shortCode": "-"})),
+            with(json!({"shortCode": "."})),
             "/shortCode",
             "must be the code",
         ),

@@ -131,7 +131,7 @@ async fn codes_without_a_link_are_explained_too() {
     let wrong = format!("{start}{}", if last == "a" { "b" } else { "a" });
     let typed = explain(&service, &wrong).await;
     assert_eq!(gist(&typed), (404, "wrong-check", "code", "same"));
-    let answer = service.get("/v1/links/no-code/explain").await;
+    let answer = service.get("/v1/links/no.code/explain").await;
     assert_eq!(answer.status, 404);
 }
 

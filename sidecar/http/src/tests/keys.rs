@@ -228,7 +228,7 @@ async fn every_error_of_a_body_is_told_at_once() {
             &["/policy/allowedDomains/1", "/policy/allowedDomains/2"],
         ),
         (
-            policy(json!({"customCodes": "no", "minCustomLength": 17})),
+            policy(json!({"customCodes": "no", "minCustomLength": 65})),
             &["/policy/customCodes", "/policy/minCustomLength"],
         ),
         (

@@ -130,11 +130,11 @@ async fn every_error_of_a_body_is_told_at_once() {
         (json!({"longUrl": url, "customSlug": 1}), &["/customSlug"]),
         (json!({"longUrl": url, "customSlug": ""}), &["/customSlug"]),
         (
-            json!({"longUrl": url, "customSlug": "a-b"}),
+            json!({"longUrl": url, "customSlug": "a.b"}),
             &["/customSlug"],
         ),
         (
-            json!({"longUrl": url, "customSlug": "a".repeat(17)}),
+            json!({"longUrl": url, "customSlug": "a".repeat(65)}),
             &["/customSlug"],
         ),
         (
@@ -196,7 +196,11 @@ async fn a_slug_is_had_once() {
     for (slug, status) in [
         ("summer", 201),
         ("summer", 409),
-        ("Summer", 201),
+        ("Summer", 409),
+        ("sum-mer26", 201),
+        ("SUM-mer26", 409),
+        // Of the length of issued codes, but not one.
+        ("Summer-1", 201),
         // Of the length of issued codes, with the right check character.
         ("Ab3xK9qY", 201),
     ] {

@@ -389,7 +389,7 @@ async fn what_can_not_be_counted_is_told_and_who_may_not_look_is_not_shown() {
         ("/v1/domains/stats?minutes=0", 400),
         ("/v1/domains/stats?hours=1", 400),
         ("/v1/visits?class=alien", 400),
-        ("/v1/visits?code=a-b", 400),
+        ("/v1/visits?code=a.b", 400),
         ("/v1/visits?cursor=nonsense", 400),
         ("/v1/visits?nonsense=1", 400),
         ("/v1/links/nobody/stats", 404),

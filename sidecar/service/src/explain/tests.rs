@@ -165,7 +165,11 @@ fn edge(
 }
 
 async fn fallback(resolver: &Resolver, code: &Code) -> Response {
-    match resolver.resolve(code.as_bytes()).await {
+    match resolver
+        .resolve(code.as_bytes())
+        .await
+        .map(|(answer, _)| answer)
+    {
         Ok(judge::Answer::Redirect { target, status, .. }) => (status.code(), Some(target)),
         Ok(judge::Answer::Gone) => (410, None),
         Ok(judge::Answer::NotYet | judge::Answer::Unknown) => (404, None),

@@ -33,7 +33,10 @@ async fn a_link_whose_campaign_is_missing_is_not_written_to_redis() {
         "{answer:?}"
     );
     let answer = resolver.resolve(b"own").await;
-    assert!(matches!(answer, Ok(Answer::Redirect { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Ok((Answer::Redirect { .. }, None))),
+        "{answer:?}"
+    );
     tasks.close();
     tasks.wait().await;
     assert_eq!(redis.record("orphan"), None);

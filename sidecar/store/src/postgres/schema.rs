@@ -40,6 +40,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0027_receipts",
     "0028_sink_server",
     "0029_clicked_visits",
+    "0030_spellings",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

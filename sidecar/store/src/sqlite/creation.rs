@@ -72,6 +72,7 @@ pub(crate) async fn look(
         ids,
         removed,
         quotas: Quotas::of(db, limits).await?,
+        allows_twins: false,
     })
 }
 

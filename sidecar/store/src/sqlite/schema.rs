@@ -43,6 +43,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0032_receipts",
     "0033_sink_server",
     "0034_clicked_visits",
+    "0035_spellings",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

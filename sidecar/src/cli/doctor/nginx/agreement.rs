@@ -74,7 +74,10 @@ fn rules_of(dump: &Dump, directive: Option<&Directive>) -> Option<(CodeRules, Op
     let Some(directive) = directive else {
         return Some((CodeRules::default(), None));
     };
-    let mut rules = CodeRules::default();
+    let mut rules = CodeRules {
+        ignores_case: directive.words.iter().any(|word| word == "ignore_case"),
+        ..CodeRules::default()
+    };
     if let Some(bodies) = parameter(directive, "body") {
         rules.bodies = BodyLengths::parse(bodies.as_bytes())?;
     }
@@ -141,6 +144,9 @@ fn codes_of(
         (None, check) if *check == theirs.check => {}
         _ => apart.push("the check character".to_owned()),
     }
+    if theirs.ignores_case != ours.ignores_case {
+        apart.push("ignore_case".to_owned());
+    }
     let (least, most) = (theirs.bodies.shortest(), theirs.bodies.longest());
     if least < shortest || most > longest {
         apart.push(format!(
@@ -206,6 +212,7 @@ mod tests {
             ("shortlink_check luhn body=7-9;", Verdict::Fail),
             ("shortlink_check luhn body=6;", Verdict::Fail),
             ("shortlink_check none;", Verdict::Fail),
+            ("shortlink_check luhn ignore_case;", Verdict::Fail),
             (
                 "shortlink_check none; server { shortlink_check luhn; }",
                 Verdict::Ok,
