@@ -1,5 +1,6 @@
 //! `shortlink domains`
 
+mod apps;
 mod certificate;
 mod table;
 
@@ -22,6 +23,7 @@ use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
 
 use super::with_store;
 use crate::config::Config;
+use apps::Apps;
 use certificate::Certificate;
 
 /// The exit code for a table that is right with something about it that is not.
@@ -39,7 +41,8 @@ pub(super) enum DomainsCommand {
     /// Check the file with the short domains before nginx reads it.
     ///
     /// Shows the short domains as nginx will see them, certificates that are missing or expire soon,
-    /// and the visits of each short domain in the last hour. Changes nothing.
+    /// files in `pages` beside the file that open links in apps, and the visits of each short domain in
+    /// the last hour. Changes nothing.
     ///
     /// Exit codes: 0 no warnings, 1 the file is invalid or cannot be read, 2 warnings.
     Check(CheckArguments),
@@ -90,6 +93,7 @@ pub(super) struct CheckArguments {
 struct Row<'a> {
     domain: &'a Domain,
     certificate: Option<Certificate>,
+    apps: Apps,
     /// Visits within the last hour; `None` when that could not be looked up.
     visits: Option<u64>,
 }
@@ -150,12 +154,18 @@ pub(super) async fn examine(
         Ok(visits) => (Some(visits), None),
         Err(error) => (None, Some(format!("visits are not known: {error:#}"))),
     };
+    // public.conf has them beside the table.
+    let pages = file.with_file_name("pages");
     let rows: Vec<Row<'_>> = domains
         .entries()
         .iter()
         .map(|domain| Row {
             domain,
             certificate: certificate_of(&domains, domain, &directory),
+            apps: match domain.state() {
+                DomainState::Retired => Apps::default(),
+                DomainState::Active | DomainState::Serving => Apps::read(&pages, domain),
+            },
             visits: visits
                 .as_ref()
                 .map(|visits| count(visits, domain, &domains)),
@@ -232,6 +242,11 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
             }
         }
     }
+    // Domains share files.
+    let mut found: Vec<&String> = rows.iter().flat_map(|row| &row.apps.concerns).collect();
+    found.sort();
+    found.dedup();
+    concerns.extend(found.into_iter().cloned());
     // A domain without visits while others have some may be blocked. A domain that has just become
     // active has none either, which the operator knows.
     let is_visited = |row: &&Row<'_>| row.visits.is_some_and(|visits| visits > 0);
@@ -250,7 +265,15 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
 }
 
 /// Further remarks about a domain.
-fn remarks(domain: &Domain) -> String {
+fn remarks(row: &Row<'_>) -> String {
+    let systems = row.apps.systems.join(" and ");
+    let apps = (!systems.is_empty()).then(|| format!("opens apps on {systems}"));
+    let state = Some(state_remarks(row.domain)).filter(|it| !it.is_empty());
+    let remarks: Vec<String> = [state, apps].into_iter().flatten().collect();
+    remarks.join(", ")
+}
+
+fn state_remarks(domain: &Domain) -> String {
     let base = domain.base();
     match (domain.state(), domain.retirement()) {
         (DomainState::Active, _) => {
@@ -280,7 +303,7 @@ fn as_text(rows: &[Row<'_>], concerns: &[String]) -> String {
                 row.visits
                     .map_or("-".to_owned(), |visits| visits.to_string()),
                 certificate.map_or("-".to_owned(), Certificate::summary),
-                remarks(row.domain),
+                remarks(row),
             ]
         })
         .collect();
@@ -319,6 +342,7 @@ fn as_json(rows: &[Row<'_>], concerns: &[String]) -> String {
                 "retiredTarget": target,
                 "retiredPage": page,
                 "visitsLastHour": row.visits,
+                "apps": row.apps.systems,
                 "certificate": row.certificate.as_ref().map(Certificate::as_json),
             })
         })

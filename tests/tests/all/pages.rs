@@ -163,3 +163,58 @@ fn a_domain_may_have_pages_of_its_own() {
     }
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }
+
+#[test]
+fn phones_find_the_apps_of_a_domain() {
+    let stack = Stack::start();
+    let table =
+        "shortlink_domains {\na.example active;\n*.b.example serving;\nc.example retired;\n}\n";
+    fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
+    stack.nginx.reload();
+    const IOS: &str = "/.well-known/apple-app-site-association";
+    const ANDROID: &str = "/.well-known/assetlinks.json";
+    let ios = r#"{"applinks":{"details":[{"appIDs":["T.com.a"],"components":[{"/":"/*"}]}]}}"#;
+    let android = r#"[{"relation":["delegate_permission/common.handle_all_urls"],
+        "target":{"namespace":"web","site":"https://b.example"}}]"#;
+    let write = |file: &str, text: &str| {
+        let path = stack.nginx.file("pages").join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    };
+    write(&format!("a.example{IOS}"), ios);
+    write(&format!("b.example{ANDROID}"), android);
+    write(&ANDROID[1..], "[]");
+    for (host, path, text) in [
+        ("a.example", IOS, ios),
+        ("a.example", ANDROID, "[]"),
+        ("x.b.example", ANDROID, android),
+    ] {
+        let answer = get(&stack, host, path, "en");
+        assert_eq!(
+            (answer.status, answer.location()),
+            (200, None),
+            "{host}{path}"
+        );
+        assert_eq!(
+            answer.header("Content-Type"),
+            Some("application/json"),
+            "{host}{path}"
+        );
+        assert_eq!(body(&answer), text, "{host}{path}");
+    }
+    assert_eq!(get(&stack, "x.b.example", IOS, "en").status, 404);
+    assert_eq!(get(&stack, "c.example", ANDROID, "en").status, 410);
+
+    // The check reads the same files.
+    let file = stack.nginx.file("domains.conf");
+    let arguments = ["domains", "check", "--json", file.to_str().expect("a path")];
+    let checked = stack.sidecar.run(&arguments);
+    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("JSON");
+    assert_eq!(found["domains"][0]["apps"], serde_json::json!(["iOS"]));
+    assert_eq!(found["domains"][1]["apps"], serde_json::json!(["Android"]));
+    let concerns = found["concerns"].to_string();
+    assert!(
+        concerns.contains("assetlinks.json is no list of statements"),
+        "{concerns}"
+    );
+}
