@@ -161,6 +161,12 @@ impl Code {
         &self.bytes[..usize::from(self.length)]
     }
 
+    /// The code's characters, followed by zeros.
+    #[inline]
+    pub fn padded(&self) -> &[u8; MAX_CODE_LENGTH] {
+        &self.bytes
+    }
+
     /// The code as text.
     pub fn as_str(&self) -> &str {
         // Every character was checked to be ASCII when the value was made.

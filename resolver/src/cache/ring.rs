@@ -156,16 +156,12 @@ impl Ring {
     #[inline]
     pub(super) fn is_of(&self, number: u32, code: &Code) -> bool {
         self.header(number).is_some_and(|header| {
-            let bytes = code.as_bytes();
-            if usize::from(header[16]) != bytes.len() {
-                return false;
-            }
-            match bytes.split_at_checked(SHORT) {
-                None => header[..bytes.len()] == *bytes,
-                Some((short, rest)) => {
-                    header[..SHORT] == *short && self.rest(number, rest.len()) == rest
-                }
-            }
+            let length = code.as_bytes().len();
+            // Both are followed by zeros: most codes are compared at once.
+            header[..SHORT] == code.padded()[..SHORT]
+                && usize::from(header[16]) == length
+                && (length <= SHORT
+                    || self.rest(number, length - SHORT) == &code.as_bytes()[SHORT..])
         })
     }
 
