@@ -84,7 +84,7 @@ fn error_page_shows_a_file_a_named_location_or_another_address() {
          }",
     );
     site.write("html/404.html", "<p>no such link</p>\n");
-    for path in ["/nolink", "/nosuchone", "/-"] {
+    for path in ["/nolink", "/nosuchone", "/~"] {
         let answer = site.get(path);
         assert_eq!(
             (answer.status, &*body(&answer)),
@@ -185,7 +185,7 @@ fn add_header_adds_to_redirects_and_always_to_refusals() {
         ("/gone", "gone redis "),
         ("/nolink", "unknown redis "),
         ("/nosuchone", "miss redis "),
-        ("/-", "malformed none "),
+        ("/~", "malformed none "),
     ] {
         let answer = site.get(path);
         assert_eq!(answer.header("X-Plain"), None, "{path}");
@@ -497,7 +497,7 @@ fn what_the_configuration_says_of_caching_stands_alone() {
         ("/two", &[]),
         ("/gone", &["no-store"]),
         ("/nolink", &["no-store"]),
-        ("/-", &["no-store"]),
+        ("/~", &["no-store"]),
         ("/own/one", &["max-age=60"]),
         ("/own/two", &["max-age=60"]),
         ("/own/gone", &["max-age=60"]),

@@ -152,7 +152,7 @@ async fn assert_many(client: &mut Client) {
             1 => ("HEAD", "/two"),
             2 => ("GET", &*missing),
             3 => ("HEAD", "/gone"),
-            4 => ("HEAD", "/-"),
+            4 => ("HEAD", "/~"),
             _ => ("POST", "/one"),
         };
         begun.push(client.begin(method, path, false).await);
@@ -190,7 +190,7 @@ fn many_streams_share_a_connection() {
         }
         client.wait_until_read().await;
         // One that does not need Redis overtakes them.
-        assert_eq!(client.get("/-").await.status, 404);
+        assert_eq!(client.get("/~").await.status, 404);
         site.redis.go_on();
         for (response, _stream) in waiting {
             let answer = Answer::of(response.await.expect("an answer")).await;
@@ -393,7 +393,7 @@ fn a_mirror_that_waits_ends_with_its_request() {
     let large = File::create(site.nginx.file("html/large")).expect("a file");
     large.set_len(LARGE).expect("a length");
     // The worker handles its events in the order in which they come.
-    let is_caught_up = || assert_eq!(site.get("/-").status, 404);
+    let is_caught_up = || assert_eq!(site.get("/~").status, 404);
     site.redis.hang();
     let mut clients = Vec::new();
     for _ in 0..5 {

@@ -329,7 +329,7 @@ fn many_streams_share_a_connection_that_may_be_closed_meanwhile() {
                 begun.push(client.begin(method, path).await);
             }
             // One that does not need Redis overtakes them.
-            assert_eq!(client.get("/-").await.status, 404);
+            assert_eq!(client.get("/~").await.status, 404);
             site.redis.go_on();
             for (number, stream) in begun.into_iter().enumerate() {
                 let answer = receive(stream).await;
@@ -348,7 +348,7 @@ fn many_streams_share_a_connection_that_may_be_closed_meanwhile() {
         // The client closes the connection while it waits for Redis.
         site.redis.hang();
         let _waiting = client.begin("GET", "/one").await;
-        assert_eq!(client.get("/-").await.status, 404);
+        assert_eq!(client.get("/~").await.status, 404);
         client.close().await;
         // nginx terminates the request of a connection that is closed, without a status.
         until("its leaving is noticed", SOON, || {

@@ -36,11 +36,10 @@ fn a_revoked_link_answers_410_from_nginx_itself() {
 #[test]
 fn codes_are_case_sensitive() {
     let stack = Stack::shared();
-    for slug in ["caseSensitive", "CaseSensitive"] {
-        let target = format!("https://example.com/{slug}");
-        stack.create(&json!({ "longUrl": target, "customSlug": slug }));
-        assert_eq!(stack.follow(slug).location(), Some(&*target));
-    }
+    let target = "https://example.com/case";
+    stack.create(&json!({ "longUrl": target, "customSlug": "caseSensitive" }));
+    assert_eq!(stack.follow("caseSensitive").location(), Some(target));
+    assert_eq!(stack.follow("CaseSensitive").status, 404);
 }
 
 #[test]

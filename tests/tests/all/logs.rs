@@ -65,7 +65,7 @@ fn a_log_can_tell_everything_that_the_edge_knows() {
         (
             "GET",
             "localhost",
-            "/-",
+            "/~",
             "404 - - malformed none active".to_owned(),
         ),
         (
@@ -135,7 +135,7 @@ fn a_log_can_be_kept_for_some_outcomes_only() {
                  location / { shortlink; }",
         ..SiteOptions::default()
     });
-    for path in ["/one", "/gone", "/-", "/two", "/nolink"] {
+    for path in ["/one", "/gone", "/~", "/two", "/nolink"] {
         site.get(path);
     }
     assert_eq!(site.log("strange.log", 3), ["gone", "-", "nolink"]);

@@ -76,7 +76,7 @@ fn lua_reads_what_the_edge_found_when_it_answers_and_when_it_logs() {
             "seen gone gone redis nil end".to_owned(),
         ),
         (
-            "/-",
+            "/~",
             "- malformed none - active".to_owned(),
             "seen nil malformed none nil end".to_owned(),
         ),
@@ -214,7 +214,7 @@ fn lua_captures_the_answer_to_a_code() {
         assert_eq!(capture("/one"), format!("302 {ONE} []\n"));
         assert_eq!(capture("/two"), format!("301 {TWO} []\n"));
         // nginx makes its pages for the client's own request only.
-        for (path, status) in [("/gone", "410"), ("/nolink", "404"), ("/-", "404")] {
+        for (path, status) in [("/gone", "410"), ("/nolink", "404"), ("/~", "404")] {
             assert!(
                 capture(path).starts_with(&format!("{status} nil [")),
                 "{path}"

@@ -110,7 +110,7 @@ fn mixed(count: usize) -> (Vec<u8>, Vec<Expected>) {
             ),
             3 => ("GET", format!("/nosuchone{number}"), 200, None),
             4 => ("HEAD", "/gone".to_owned(), 410, None),
-            5 => ("GET", "/-".to_owned(), 404, None),
+            5 => ("GET", "/~".to_owned(), 404, None),
             _ => ("POST", "/one".to_owned(), 405, None),
         };
         bytes.extend(http::request(method, &path, &[], b""));
@@ -257,12 +257,12 @@ fn a_body_may_come_while_redis_is_waited_for() {
         send(connection, &format!("{head}Content-Length: 6\r\n\r\nab"));
     }
     // The worker has come so far that it answers another request.
-    assert_eq!(site.get("/-").status, 404);
+    assert_eq!(site.get("/~").status, 404);
     send(&mut whole, "cdef");
     whole.send(&next).expect("sent");
     send(&mut partial, "cd");
     drop(leaver);
-    assert_eq!(site.get("/-").status, 404);
+    assert_eq!(site.get("/~").status, 404);
     site.redis.go_on();
     for connection in [&mut whole, &mut partial] {
         let answer = receive(connection, "GET");

@@ -109,7 +109,7 @@ fn a_visit_has_all_that_is_known_of_it() {
     site.send("HEAD", "/two", &[("Purpose", "prefetch")]);
     site.send("GET", "/gone", &[]);
     // None of these is one.
-    for path in ["/nolink", "/nosuchone", "/-", "/"] {
+    for path in ["/nolink", "/nosuchone", "/~", "/"] {
         assert_eq!(site.get(path).status, 404, "{path}");
     }
     assert_eq!(site.send("POST", "/one", &[]).status, 405);
