@@ -124,7 +124,7 @@ impl Job for BulkWorker {
         if self.bulk.step(&job).await? {
             tracing::info!(job = job.id, action = %job.action, "a bulk job has ended");
         }
-        // Requests for single links get their share of the database.
-        Ok(Next::Rest)
+        // Requests for single links get their share of the database; callers wait for this job, too.
+        Ok(Next::ShortRest)
     }
 }

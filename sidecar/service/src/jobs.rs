@@ -94,6 +94,8 @@ pub enum Next {
     Now,
     /// After a pause as long as this step, so that the job takes at most half of the database.
     Rest,
+    /// After a pause half as long as this step: for jobs that callers wait for.
+    ShortRest,
     /// After the interval of the job: nothing is left to do.
     Idle,
 }
@@ -308,6 +310,7 @@ impl<J: Job> Run<J> {
         let rest = match next {
             Next::Now => Duration::ZERO,
             Next::Rest => took.min(LONGEST_REST),
+            Next::ShortRest => (took / 2).min(LONGEST_REST),
             Next::Idle => every.saturating_sub(took),
         };
         if !rest.is_zero()

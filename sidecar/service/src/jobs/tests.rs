@@ -209,6 +209,24 @@ async fn a_claim_is_released_before_a_pause_that_leaves_it_less_than_a_third() {
     }
 }
 
+#[tokio::test]
+async fn pauses_between_steps_follow_from_their_time() {
+    let kept = TemporaryStore::new().await;
+    let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    for (next, took, pause) in [
+        (Next::Now, 100, 0),
+        (Next::Rest, 100, 100),
+        (Next::Rest, 5000, 1000),
+        (Next::ShortRest, 100, 50),
+        (Next::ShortRest, 5000, 1000),
+        (Next::Idle, 100, 400),
+    ] {
+        let [every, took, pause] = [500, took, pause].map(Duration::from_millis);
+        assert_eq!(run.rest(next, every, took).await, pause, "{next:?}");
+    }
+}
+
 /// A job whose runs fail with the errors and causes, or succeed where there is none.
 struct Failing {
     messages: VecDeque<Option<(&'static str, &'static str)>>,
