@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{AssertSqlSafe, Postgres, Sqlite};
 
 use super::Scheme;
-use super::sql::Sql;
+use super::sql::{Sql, sql};
 use super::value::{self, Row, Value};
 
 /// Numbers of rows that a statement of SQLite inserts. Only few sizes are worth a prepared statement, so
@@ -288,6 +288,26 @@ impl<'c> Db<'c> {
         values: &[Value<'_>],
     ) -> Result<u64, sqlx::Error> {
         self.execute(text.into(), values).await
+    }
+
+    /// Takes an advisory lock of PostgreSQL until the transaction ends; its later statements see the commit of the
+    /// transaction that held the lock before. SQLite has one writer, which needs none.
+    pub(super) async fn lock(&mut self, key: i64) -> Result<(), sqlx::Error> {
+        self.take_lock(sql!("SELECT pg_advisory_xact_lock($1)"), key)
+            .await
+    }
+
+    /// As [`Db::lock`], together with others that share the lock.
+    pub(super) async fn share_lock(&mut self, key: i64) -> Result<(), sqlx::Error> {
+        self.take_lock(sql!("SELECT pg_advisory_xact_lock_shared($1)"), key)
+            .await
+    }
+
+    async fn take_lock(&mut self, sql: Sql, key: i64) -> Result<(), sqlx::Error> {
+        if self.scheme() == Scheme::Postgres {
+            self.run(sql, &[key.into()]).await?;
+        }
+        Ok(())
     }
 
     // These are boxed, so that they are compiled here, and not in all crates that use the store.

@@ -14,7 +14,7 @@ use shortlink_core::target::domains::{DomainRule, DomainRules};
 use super::db::Db;
 use super::sql::{Sql, sql};
 use super::value::{Row, Value, args, invalid, is_storable};
-use super::{Scheme, Store, audit};
+use super::{Store, audit};
 use crate::texts::joined;
 
 /// The columns that a change may change, whose values [`values`] gives.
@@ -105,11 +105,7 @@ async fn edit(
     now: Timestamp,
     editor: &KeyEditor,
 ) -> Result<Option<KeyEdit>, sqlx::Error> {
-    if db.scheme() == Scheme::Postgres {
-        // The following statements see the commit of the transaction that held the lock before.
-        let lock = sql!("SELECT pg_advisory_xact_lock($1)");
-        db.run(lock, args![LOCK]).await?;
-    }
+    db.lock(LOCK).await?;
     let Some(key) = db.one(FIND, args![id], read).await? else {
         return Ok(None);
     };

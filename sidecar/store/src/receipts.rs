@@ -12,12 +12,12 @@ use shortlink_core::receipt::{
 };
 use vocabulary::{CampaignId, Code};
 
+use crate::Store;
 use crate::db::Db;
 use crate::external_ids::{self, Wanted};
 use crate::rows::known_ids;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args, invalid};
-use crate::{Scheme, Store};
 
 /// Lock of the transaction with receipts: "shorrece". Transactions of the same campaign would wait for each other
 /// anyway, at its counts.
@@ -83,10 +83,7 @@ async fn keep(
     receipts: &[DeliveryReceipt],
     own: Option<&[String]>,
 ) -> Result<Vec<ReceiptOutcome>, sqlx::Error> {
-    if db.scheme() == Scheme::Postgres {
-        let lock = sql!("SELECT pg_advisory_xact_lock($1)");
-        db.run(lock, args![LOCK]).await?;
-    }
+    db.lock(LOCK).await?;
     let ids = find(db, receipts, own).await?;
     let wanted: BTreeSet<i64> = ids.iter().flatten().copied().collect();
     let wanted: Vec<i64> = wanted.into_iter().collect();

@@ -64,10 +64,8 @@ pub(crate) async fn wait_for_ingestion(db: &mut Db<'_>) -> Result<(), sqlx::Erro
         // In the order in which they lock both.
         let sql = sql!("SELECT id FROM visit_sink WHERE id = 1 FOR UPDATE");
         db.run(sql, &[]).await?;
-        let sql = sql!("SELECT pg_advisory_xact_lock($1)");
-        db.run(sql, args![LOCK]).await?;
     }
-    Ok(())
+    db.lock(LOCK).await
 }
 
 /// Stores the tombstones of links and campaigns, by their names.
@@ -120,10 +118,7 @@ pub(super) async fn alive(
     let Some(first) = visits.iter().map(|it| it.visit.at).min() else {
         return Ok(Vec::new());
     };
-    if db.scheme() == Scheme::Postgres {
-        let sql = sql!("SELECT pg_advisory_xact_lock_shared($1)");
-        db.run(sql, args![LOCK]).await?;
-    }
+    db.share_lock(LOCK).await?;
     let subjects = || {
         let links = visits.iter().map(|it| of_link(&it.visit.code));
         let campaigns = visits.iter().filter_map(Taken::campaign);

@@ -43,9 +43,7 @@ pub(super) async fn name(db: &mut Db<'_>, counts: &mut Counts<'_>) -> Result<(),
         return Ok(());
     }
     if db.scheme() == Scheme::Postgres {
-        // The following statements see the commit of the transaction that held the lock before.
-        let lock = sql!("SELECT pg_advisory_xact_lock($1)");
-        db.run(lock, args![LOCK]).await?;
+        db.lock(LOCK).await?;
         remove_noted(db, &mut unknown).await?;
     }
     let mut rooms: BTreeMap<(i64, &str, i64), i64> = BTreeMap::new();

@@ -11,11 +11,11 @@ use shortlink_core::webhook::{EventType, Reached};
 use vocabulary::CampaignId;
 
 use super::number;
+use crate::Store;
 use crate::db::Db;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::visits::export;
-use crate::{Scheme, Store};
 
 /// A stored event.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,21 +91,13 @@ const LOCK: i64 = 0x7368_6f72_686f_6f6b;
 /// Keeps webhooks from beginning until this transaction ends, which looks for those that want its events. Transactions
 /// that look do not wait for each other.
 pub(super) async fn hold_webhooks(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
-    if db.scheme() == Scheme::Postgres {
-        let sql = sql!("SELECT pg_advisory_xact_lock_shared($1)");
-        db.run(sql, args![LOCK]).await?;
-    }
-    Ok(())
+    db.share_lock(LOCK).await
 }
 
 /// Waits on PostgreSQL for transactions that have looked for webhooks, and may yet commit without an event; those that
 /// come later wait until this transaction ends. SQLite has one writer.
 pub(super) async fn wait_for_reports(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
-    if db.scheme() == Scheme::Postgres {
-        let sql = sql!("SELECT pg_advisory_xact_lock($1)");
-        db.run(sql, args![LOCK]).await?;
-    }
-    Ok(())
+    db.lock(LOCK).await
 }
 
 /// Finds a webhook.
