@@ -32,7 +32,7 @@ pub(crate) struct RequestState {
     /// The code that the path names; `None` when it names none.
     pub(crate) named: Option<Code>,
     /// The place among the candidates of that code of the one that is looked up
-    /// ([`CodeRules::candidate`]), and the rules that have them.
+    /// ([`CodeRules::candidates`]), and the rules that have them.
     candidate: Cell<u8>,
     rules: usize,
     /// The reason for which an earlier candidate may have a link that only the fallback knows.
@@ -101,7 +101,7 @@ impl RequestState {
             0 => self.named,
             place => {
                 let rules = self.rules(request)?;
-                rules.candidate(self.named.as_ref()?, place.into())
+                rules.candidates(self.named.as_ref()?).nth(place.into())
             }
         }
     }
@@ -110,14 +110,13 @@ impl RequestState {
     /// `is_issued`.
     pub(crate) fn next_code(&self, request: &Request, is_issued: bool) -> Option<Code> {
         let rules = self.rules(request)?;
-        for place in self.candidate.get() + 1.. {
-            let code = rules.candidate(self.named.as_ref()?, place.into())?;
-            if !is_issued || rules.judge(&code) == Verdict::Issued {
-                self.candidate.set(place);
-                return Some(code);
-            }
-        }
-        None
+        let next = self.candidate.get() + 1;
+        let further = rules.candidates(self.named.as_ref()?).skip(next.into());
+        let (place, code) = (next..)
+            .zip(further)
+            .find(|(_, code)| !is_issued || rules.judge(code) == Verdict::Issued)?;
+        self.candidate.set(place);
+        Some(code)
     }
 
     /// Goes back to the code that the path names.

@@ -2,7 +2,7 @@
 
 use vocabulary::{Code, CodeRules, Verdict};
 
-/// A code that a path names, unless it has none: then it may name another ([`CodeRules::candidate`]).
+/// A code that a path names, unless it has none: then it may name another ([`CodeRules::candidates`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathCode {
     /// The code.

@@ -8,7 +8,7 @@ use crate::check::Check;
 /// The most characters that any code has, its check character included.
 pub const MAX_CODE_LENGTH: usize = 64;
 
-/// The most candidates that a text has ([`CodeRules::candidate`]), each in its own case and in lower case.
+/// The most candidates that a text has ([`CodeRules::candidates`]), each in its own case and in lower case.
 const MAX_CUTS: usize = 4;
 
 /// A code of a right shape: 1 to [`MAX_CODE_LENGTH`] characters of [`Alphabet::Base62`], hyphens and underscores.
@@ -323,17 +323,14 @@ impl CodeRules {
         }
     }
 
-    /// The codes that a text can stand for, which [`Code::leading`] has read: the one at a place, 0 for the text itself,
-    /// or `None` behind the last. The first that has a link is the right one.
+    /// The codes that a text can stand for, which [`Code::leading`] has read, the text itself first. The first that has a
+    /// link is the right one.
     ///
     /// Messengers link text that is glued behind a code, with a hyphen or underscore too (`/Ab3xK9q2-STOP`). So the text
     /// is followed by itself without its last part, and so on, and at last by its letters and digits before the first
     /// hyphen or underscore. With [`CodeRules::ignores_case`], each is followed by itself in lower case, unless it is
-    /// one that was issued. Codes with a wrong check character are left out, and there are eight at most.
-    pub fn candidate(&self, text: &Code, place: usize) -> Option<Code> {
-        if place == 0 {
-            return Some(*text);
-        }
+    /// one that was issued. Others with a wrong check character are left out, and there are eight at most.
+    pub fn candidates(&self, text: &Code) -> impl Iterator<Item = Code> {
         let mut cuts = [None; MAX_CUTS];
         let mut last = Some(*text);
         for (number, cut) in cuts.iter_mut().enumerate() {
@@ -343,15 +340,13 @@ impl CodeRules {
                 _ => it.without_last_part(),
             });
         }
-        let both = cuts.into_iter().flatten().flat_map(|cut| {
+        let both = cuts.into_iter().flatten().flat_map(move |cut| {
             let folded = self.ignores_case && self.judge(&cut) == Verdict::Foreign;
             let folded = folded.then(|| cut.to_lower_case());
             [Some(cut), folded.filter(|folded| *folded != cut)]
         });
-        let mut usable = both
-            .flatten()
-            .filter(|it| self.judge(it) != Verdict::WrongCheck);
-        usable.nth(place)
+        let is_usable = move |it: &Code| it == text || self.judge(it) != Verdict::WrongCheck;
+        both.flatten().filter(is_usable)
     }
 
     /// Makes the code of a body: appends the check character.

@@ -227,18 +227,13 @@ impl Explainer {
         }
         Ok(explanation)
     }
-}
 
-impl Explainer {
     /// Finds the link of the text that a path names, and its code; without a link the text.
     async fn find(
         &self,
         text: &Code,
     ) -> Result<(Code, Option<(Link, Option<Campaign>)>), StoreError> {
-        for place in 0.. {
-            let Some(candidate) = self.rules.candidate(text, place) else {
-                break;
-            };
+        for candidate in self.rules.candidates(text) {
             let own = resolve::own_spelling(&self.store, &self.rules, &candidate).await?;
             for code in [Some(candidate), own].into_iter().flatten() {
                 if let Some(found) = resolve::find(&self.store, &code).await? {

@@ -102,10 +102,7 @@ impl Resolver {
         if self.rules.judge(&code) == Verdict::WrongCheck {
             return Ok((Answer::Unknown, None));
         }
-        for place in 0.. {
-            let Some(candidate) = self.rules.candidate(&code, place) else {
-                break;
-            };
+        for candidate in self.rules.candidates(&code) {
             let mut spelling = candidate;
             let mut answer = self.resolve_code(candidate).await?;
             if answer == Answer::Unknown
