@@ -49,7 +49,8 @@ pub(super) fn begins_anew(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Decode(error) if error.is::<Unlocked>())
 }
 
-const DELETE: Sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
+/// Deletes links by their ids.
+pub(super) const DELETE: Sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
 
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be

@@ -16,12 +16,12 @@ use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
 use crate::visits::{click_ids, clicks};
-use crate::{Store, codes, conversions, receipts, spellings, tags, uploads};
+use crate::{Store, codes, conversions, creation, receipts, spellings, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
 /// their own columns.
 const REMOVALS: [Sql; 7] = [
-    sql!("DELETE FROM links WHERE id", IN_NUMBERS),
+    creation::DELETE,
     sql!(
         "DELETE FROM outbox WHERE first_id",
         IN_NUMBERS,

@@ -28,8 +28,8 @@ impl Store {
         let sql = sql!(
             "SELECT code FROM spellings JOIN links ON links.id = spellings.link_id WHERE folded = $1"
         );
-        self.read("find a custom code", folded, |db, folded| {
-            Box::pin(async move { db.one(sql, args![*folded], |row| row.get("code")).await })
+        self.one("find a custom code", sql, args![folded], |row| {
+            row.get("code")
         })
         .await
     }

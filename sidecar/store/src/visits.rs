@@ -225,6 +225,17 @@ struct Counts<'a> {
 /// what the value of each dimension follows from.
 type Alike<'a> = (Option<i64>, i64, &'static str, (usize, u16, [&'a str; 4]));
 
+/// The dimensions whose values follow from the agent, and those whose values are other texts of the visit. The status is
+/// left.
+const OF_AGENTS: [Dimension; 3] = [Dimension::Device, Dimension::Browser, Dimension::Os];
+const OF_TEXTS: [Dimension; 4] = [
+    Dimension::Domain,
+    Dimension::Country,
+    Dimension::Network,
+    Dimension::Referrer,
+];
+const _: () = assert!(OF_AGENTS.len() + OF_TEXTS.len() + 1 == Dimension::ALL.len());
+
 /// Numbers for what agents are counted by. Most visits have one of a few agents, which are found by their addresses.
 #[derive(Default)]
 struct CountedAgents<'a> {
@@ -236,8 +247,7 @@ impl<'a> CountedAgents<'a> {
     fn number(&mut self, visit: &'a Visit) -> usize {
         let address = Arc::as_ptr(&visit.agent).addr();
         *self.by_address.entry(address).or_insert_with(|| {
-            let values = [Dimension::Device, Dimension::Browser, Dimension::Os];
-            let values = values.map(|dimension| dimension.value(visit));
+            let values = OF_AGENTS.map(|dimension| dimension.value(visit));
             let next = self.by_values.len();
             *self.by_values.entry(values).or_insert(next)
         })
@@ -267,11 +277,7 @@ impl<'a> Counts<'a> {
                     counts.visitors.entry(key).or_default().push(visitor);
                 }
             }
-            let (place, referrer) = (&visit.place, &visit.referrer_host);
-            let texts = [&place.country, &place.isp, referrer];
-            let [country, network, referrer] =
-                texts.map(|text| text.as_deref().unwrap_or_default());
-            let texts = [&*visit.host, country, network, referrer];
+            let texts = OF_TEXTS.map(|dimension| dimension.value(visit));
             let values = (agents.number(visit), visit.status, texts);
             let key = (campaign, hour, class, values);
             alike.entry(key).or_insert((visit, 0)).1 += 1;

@@ -9,7 +9,7 @@ use shortlink_tests::wait::{SOON, until};
 
 const TARGET: &str = "https://www.example.com/sale";
 
-/// Creates a link of a custom code; the status.
+/// Creates a link of a custom code; the answer.
 fn create(stack: &Stack, code: &str) -> Response {
     let body = json!({ "longUrl": TARGET, "customSlug": code });
     stack.api("POST", "/v1/links", Some(&body))
@@ -24,7 +24,7 @@ fn follow(stack: &Stack, path: &str) -> (u16, String) {
     )
 }
 
-/// Has Redis forget all records but the generation of the data set.
+/// Has Redis forget the record of a code.
 fn forget(stack: &Stack, code: &str) {
     stack.redis.command(&["del", &format!("sl:l:{code}")]);
 }

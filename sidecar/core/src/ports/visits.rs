@@ -20,10 +20,6 @@ pub struct OldCounts {
     pub hours_before: Option<Timestamp>,
 }
 
-/// The most visits that are stored together: what a transaction costs is shared by all of its visits. A store may take
-/// fewer.
-pub const MAX_VISITS_TOGETHER: usize = 16_384;
-
 /// The most entries in quarantine.
 pub const MAX_POISON: u32 = 10_000;
 

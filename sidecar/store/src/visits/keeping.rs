@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use shortlink_clickhouse::{Batch, Columns};
-use shortlink_core::ports::{KeptVisits, MAX_VISITS_TOGETHER, StoreError};
+use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
 
@@ -26,15 +26,13 @@ use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres, webhooks};
 
-/// The most visits of a transaction in SQLite, whose other writers wait for it.
-const TOGETHER_IN_SQLITE: usize = 5000;
-
 impl Store {
-    /// The most visits that this store takes together.
+    /// The most visits that this store takes together: all of them share what a transaction costs.
     pub fn visits_together(&self) -> usize {
         match self.engine {
-            Engine::Sqlite(_) => TOGETHER_IN_SQLITE,
-            Engine::Postgres(_) => MAX_VISITS_TOGETHER,
+            // Its other writers wait for the transaction.
+            Engine::Sqlite(_) => 5000,
+            Engine::Postgres(_) => 16_384,
         }
     }
 
