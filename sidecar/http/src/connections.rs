@@ -47,8 +47,15 @@ const LAST_REQUESTS_WITHIN: Duration = Duration::from_millis(500);
 /// The attempts to accept a connection that clients have ended meanwhile.
 const ATTEMPTS: usize = 4096;
 
-/// The instruction of a socket filter that returns how many bytes of a packet stay (`BPF_RET | BPF_K` of Linux).
-const BPF_RETURN: u16 = 0x06;
+/// A filter of a TCP socket that drops the packets with which connections begin, and no others. It sees a packet from
+/// its TCP header on: the flags are byte 13, `SYN` is bit 1. The codes are those of Linux' classic BPF: load a byte,
+/// jump if a bit is set, return how many bytes stay.
+const NO_MORE_CONNECTIONS: [SockFilter; 4] = [
+    SockFilter::new(0x30, 0, 0, 13),
+    SockFilter::new(0x45, 0, 1, 0b10),
+    SockFilter::new(0x06, 0, 0, 0),
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+];
 
 /// The bytes of a connection that decide about it: a method, and the beginning of a path.
 const FIRST_BYTES: usize = 32;
@@ -135,9 +142,8 @@ pub(super) async fn serve(
 /// Closes a listener; returns the connections that clients have opened and that were not accepted yet. The kernel would
 /// reset them.
 fn close(listener: TcpListener) -> Vec<TcpStream> {
-    // Drops every packet that would open one more. A client sends it again, and is then refused.
-    let drop_all = [SockFilter::new(BPF_RETURN, 0, 0, 0)];
-    if let Err(error) = SockRef::from(&listener).attach_filter(&drop_all) {
+    // A client that begins meanwhile tries again, and is then refused.
+    if let Err(error) = SockRef::from(&listener).attach_filter(&NO_MORE_CONNECTIONS) {
         tracing::debug!(%error, "connections that are opened now may be reset");
     }
     let accepted = listener.into_std().map(|listener| {
@@ -247,9 +253,15 @@ impl Server {
         let stream = TokioIo::new(Unstalled::new(stream, self.silence));
         let connection = self.http.serve_connection(stream, service);
         let mut connection = pin!(connection);
+        let idle_end = async {
+            self.idle_end.cancelled().await;
+            // Another runtime has ended it. When a timer of this one ends, requests that were there before are read.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
         let until_idle_end = tokio::select! {
+            biased;
             served = connection.as_mut() => Some(served),
-            () = self.idle_end.cancelled() => None,
+            () = idle_end => None,
         };
         let served = match until_idle_end {
             Some(served) => served,

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use shortlink_tests::http::{Connection, Response, request};
 use shortlink_tests::stack::Stack;
@@ -14,6 +15,10 @@ const CLIENTS: usize = 6;
 /// Answers before each stop.
 const ANSWERS: u64 = 400;
 
+/// A sidecar that stops leaves connections open for so long (`LAST_REQUESTS_WITHIN`). A client that the machine holds up
+/// for longer may find its connection closed.
+const OPEN_FOR: Duration = Duration::from_millis(500);
+
 struct Load {
     port: u16,
     /// Of a visitor, of a reader, and of one who creates links.
@@ -22,21 +27,27 @@ struct Load {
 }
 
 impl Load {
-    /// Sends a request, which must be answered.
-    fn ask(&self, connection: &mut Connection, number: usize) -> Response {
+    /// Sends a request, which must be answered, unless the connection was idle for too long: nothing was sent since
+    /// `idle`.
+    fn ask(&self, connection: &mut Connection, number: usize, idle: Instant) -> Option<Response> {
         let bytes = &self.requests[number % self.requests.len()];
-        connection.send(bytes).expect("an open connection");
-        let answer = connection.receive("GET").expect("a whole answer");
-        let answer = answer.expect("an answer");
+        let sent = connection.send(bytes);
+        let idle = idle.elapsed();
+        let answer = match sent.and_then(|()| connection.receive("GET")) {
+            Ok(Some(answer)) => answer,
+            _ if idle >= OPEN_FOR => return None,
+            cut => panic!("{cut:?} after {idle:?}"),
+        };
         assert!(matches!(answer.status, 200 | 201 | 404), "{answer:?}");
         self.answered.fetch_add(1, Ordering::Relaxed);
-        answer
+        Some(answer)
     }
 
     /// Opens connections and uses each until an answer ends it, or for one request; ends when the sidecar listens no
     /// more.
     fn run(&self, is_kept: bool) {
         for first in 0.. {
+            let mut idle = Instant::now();
             let mut connection = match Connection::open(self.port) {
                 Ok(connection) => connection,
                 Err(error) => {
@@ -45,10 +56,14 @@ impl Load {
                 }
             };
             for number in first.. {
-                let answer = self.ask(&mut connection, number);
+                let sent = Instant::now();
+                let Some(answer) = self.ask(&mut connection, number, idle) else {
+                    break;
+                };
                 if !is_kept || answer.header("Connection") == Some("close") {
                     break;
                 }
+                idle = sent;
             }
         }
     }
