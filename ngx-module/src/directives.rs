@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod certificates;
 pub(crate) mod check;
+pub(crate) mod country;
 pub(crate) mod domains;
 pub(crate) mod duplex;
 pub(crate) mod fallback;
@@ -18,8 +19,8 @@ pub(crate) mod words;
 use crate::directives::words::Set;
 use crate::nginx::conf::{
     Conf, Directive, NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1,
-    NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, Phase, Refused,
-    directives,
+    NGX_CONF_TAKE12, NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF,
+    Phase, Refused, directives,
 };
 use crate::nginx::filter::Chains;
 use crate::nginx::module::Module;
@@ -35,7 +36,7 @@ use crate::{
 };
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
+pub(crate) static mut COMMANDS: [Directive; 16] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => redis::set;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
         | NGX_CONF_1MORE => cache::set;
@@ -50,6 +51,7 @@ pub(crate) static mut COMMANDS: [Directive; 15] = directives! {
         | NGX_CONF_1MORE => check::set;
     "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set;
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set;
+    "shortlink_country": NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE12 => country::set;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set;
     "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1 => set_shortlink;
     "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF
@@ -240,7 +242,10 @@ fn add_variables(conf: &mut Conf) -> Set {
     let click = click.ok_or_else(refused)?;
     let followed = conf.variable_index(variables::FOLLOWED.as_bytes());
     let followed = followed.ok_or_else(refused)?;
+    let variant = conf.variable_index(variables::VARIANT.as_bytes());
+    let variant = variant.ok_or_else(refused)?;
     if let Some(main) = conf.main_mut::<Settings>() {
+        main.variant_header = Some(variant);
         main.code_variable = Some(index);
         main.click_variable = Some(click);
         main.code_header = Some(followed);

@@ -30,6 +30,7 @@ mod settled;
 mod state;
 mod status;
 mod variables;
+mod visitor;
 mod visits;
 mod worker;
 

@@ -59,12 +59,16 @@ pub(crate) struct MainConf {
     pub(crate) secured: Vec<(SslServer, usize)>,
     /// `shortlink_languages`; none unless it is given.
     pub(crate) languages: Vec<Box<[u8]>>,
+    /// The variables of `shortlink_country`: that with the country, and that with the region.
+    pub(crate) country: [Option<VariableIndex>; 2],
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: Option<VariableIndex>,
     /// The variable with the click id that the fallback has made.
     pub(crate) click_variable: Option<VariableIndex>,
     /// The variable with the code that the fallback has found a link of.
     pub(crate) code_header: Option<VariableIndex>,
+    /// The variable with the variant that the fallback has chosen.
+    pub(crate) variant_header: Option<VariableIndex>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -116,9 +120,11 @@ impl Default for MainConf {
             table: None,
             secured: Vec::new(),
             languages: Vec::new(),
+            country: [None; 2],
             code_variable: None,
             click_variable: None,
             code_header: None,
+            variant_header: None,
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),

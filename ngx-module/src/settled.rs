@@ -8,6 +8,7 @@ use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, Resumed, Token};
 use crate::settings::Settings;
 use crate::settings::redis::RedisNumber;
+use crate::visitor;
 use crate::worker;
 use crate::worker::edge::now;
 
@@ -42,8 +43,17 @@ impl OwnedAnswer {
                 status,
                 forwards_query,
                 has_click_id,
+                is_plan,
                 target,
+                ..
             } => {
+                let target = match is_plan {
+                    false => target,
+                    true => match visitor::choose(target, request) {
+                        Some(target) => target,
+                        None => return Self::Miss(MissReason::Unreadable),
+                    },
+                };
                 if has_click_id {
                     return Self::with_click_id(status, forwards_query, target, request);
                 }

@@ -41,6 +41,8 @@ pub(crate) struct RequestState {
     target: Cell<PoolText>,
     /// The place of the click id in it; 0 without one.
     click_at: Cell<u16>,
+    /// The variant of the plan that was followed, in the request's pool; empty without one.
+    variant: Cell<PoolText>,
     /// The place in the waiting queue, while there is one.
     pub(crate) ticket: Cell<Option<Ticket>>,
     /// True if the client's address was over its limit of misses when the request came.
@@ -77,6 +79,7 @@ impl RequestState {
             missed: Cell::new(None),
             target: Cell::new(PoolText::EMPTY),
             click_at: Cell::new(0),
+            variant: Cell::new(PoolText::EMPTY),
             ticket: Cell::new(None),
             is_limited: Cell::new(false),
             is_charged: Cell::new(false),
@@ -149,6 +152,20 @@ impl RequestState {
     pub(crate) unsafe fn set_target(&self, target: PoolText, click_at: u16) {
         self.target.set(target);
         self.click_at.set(click_at);
+    }
+
+    /// The variant of the plan that was followed; empty without one.
+    pub(crate) fn variant(&self) -> &[u8] {
+        // SAFETY: `set_variant` has promised that the text is in the pool that this state lives in.
+        unsafe { self.variant.get().bytes() }
+    }
+
+    /// Keeps the variant of the plan that is followed.
+    ///
+    /// # Safety
+    /// The text must be in the pool of this state's request.
+    pub(crate) unsafe fn set_variant(&self, variant: PoolText) {
+        self.variant.set(variant);
     }
 
     /// Notes that the request does not wait for the fallback any more, if it did; `status` is that of the answer.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `$shortlink_code` | the code that the path names, glued text left away |
 //! | `$shortlink_target` | the target that nginx itself answered with, whole |
+//! | `$shortlink_variant` | the variant that nginx itself chose for the visitor; empty without one |
 //! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
 //! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
 //! | `$shortlink_domain` | the domain that the request's host is, or is below |
@@ -14,18 +15,20 @@
 //! | `$shortlink_domain_names` | all short domains, separated by commas |
 //! | `$shortlink_domain_states` | a letter for the state of each of them, in the same order |
 //! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
+//! | `$shortlink_place` | the visitor's country, or country and region, from the variables of `shortlink_country` |
 //!
-//! The first four are not found (`-` in logs) for requests that `shortlink` did not handle. They can
+//! The first five are not found (`-` in logs) for requests that `shortlink` did not handle. They can
 //! be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
 //! looked up; what is set afterwards shows in logs.
 
-use resolver::language::negotiate;
 use resolver::vocabulary::domains::{Domain, Domains, Retirement};
+use resolver::vocabulary::language::negotiate;
 
 use crate::headers::Headers;
 use crate::nginx::request::Request;
 use crate::settings::Settings;
 use crate::state::RequestState;
+use crate::visitor;
 
 /// The value that a variable shows, as the number that nginx stores with it.
 #[derive(Clone, Copy)]
@@ -33,6 +36,7 @@ use crate::state::RequestState;
 enum Shown {
     Code,
     Target,
+    Variant,
     Outcome,
     Source,
     Domain,
@@ -43,6 +47,7 @@ enum Shown {
     DomainNames,
     DomainStates,
     Language,
+    Place,
 }
 
 impl Shown {
@@ -50,14 +55,15 @@ impl Shown {
     fn is_settable(self) -> bool {
         matches!(
             self,
-            Self::Code | Self::Target | Self::Outcome | Self::Source
+            Self::Code | Self::Target | Self::Variant | Self::Outcome | Self::Source
         )
     }
 }
 
-const VARIABLES: [(&str, Shown); 12] = [
+const VARIABLES: [(&str, Shown); 14] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
+    ("shortlink_variant", Shown::Variant),
     ("shortlink_outcome", Shown::Outcome),
     ("shortlink_source", Shown::Source),
     ("shortlink_domain", Shown::Domain),
@@ -68,6 +74,7 @@ const VARIABLES: [(&str, Shown); 12] = [
     ("shortlink_domain_names", Shown::DomainNames),
     ("shortlink_domain_states", Shown::DomainStates),
     ("shortlink_language", Shown::Language),
+    ("shortlink_place", Shown::Place),
 ];
 
 /// The name of the variable with the code that is looked up.
@@ -79,6 +86,9 @@ pub(crate) const CLICK: &str = "upstream_http_x_shortlink_click";
 /// The name of nginx' variable with the code of the link that the fallback has answered with, unless it is
 /// `$shortlink_code`.
 pub(crate) const FOLLOWED: &str = "upstream_http_x_shortlink_code";
+
+/// The name of nginx' variable with the variant that the fallback has chosen.
+pub(crate) const VARIANT: &str = "upstream_http_x_shortlink_variant";
 
 /// The variables: the name, whether a request may set it, and the number for [`get`].
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, bool, usize)> {
@@ -122,6 +132,8 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
             let target = RequestState::find(request)?.target();
             (!target.is_empty()).then_some(target)
         }
+        Shown::Variant => Some(RequestState::find(request)?.variant()),
+        Shown::Place => visitor::place(request),
         Shown::Outcome => {
             let outcome = RequestState::find(request)?.outcome.get();
             Some(

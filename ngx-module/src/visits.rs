@@ -63,6 +63,16 @@ fn click_id(request: &Request, state: &RequestState) -> Option<ClickId> {
     ClickId::parse(request.variable(variable)?)
 }
 
+/// The variant that the visitor got: from this worker, or from the fallback, which names it in a header.
+fn variant<'a>(request: &'a Request, state: &'a RequestState) -> &'a [u8] {
+    if state.source.get() != Source::Fallback {
+        return state.variant();
+    }
+    let settings = request.main_settings::<Settings>();
+    let header = settings.and_then(|it| request.variable(it.variant_header?));
+    header.unwrap_or_default()
+}
+
 /// The code of the link that was followed. The fallback names it in a header if it is not the one that the path names.
 fn code(request: &Request, state: &RequestState) -> Option<Code> {
     let is_fallback = state.source.get() == Source::Fallback;
@@ -122,6 +132,7 @@ fn record(request: &Request, state: &RequestState, status: u16) {
         purpose: headers.announced_purpose(),
         evidence,
         click: click_id(request, state),
+        variant: variant(request, state),
     };
     worker::with(state.redis, |backend| backend.record_visit(event));
 }

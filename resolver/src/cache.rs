@@ -16,8 +16,8 @@ mod ring;
 
 use std::hash::BuildHasher;
 
-use vocabulary::judge::is_over;
-use vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
+use vocabulary::judge::{instead, is_over, redirect_instead};
+use vocabulary::{BadNews, CampaignId, Code, Parameters, Phase, Plan, RedirectStatus};
 
 use crate::answer::{Answer, Judgement, MissReason, Ruling};
 use crate::hash::CodeHashing;
@@ -74,7 +74,7 @@ impl Entry {
     /// [`Cache::campaign_link`] has the parts.
     #[inline]
     pub fn is_campaign_link(self) -> bool {
-        self.kind == CAMPAIGN_LINK
+        (CAMPAIGN_LINK..=LAST_CAMPAIGN_LINK).contains(&self.kind)
     }
 
     /// Returns its freshness.
@@ -101,10 +101,25 @@ impl Entry {
 pub struct CampaignLink<'a> {
     /// The campaign.
     pub campaign: CampaignId,
-    /// The second since 1970 from which the link answers 410; 0 for never.
+    /// The phase of the link when it was read.
+    pub phase: Phase,
+    /// The second since 1970 from which it is in another one; 0 for never.
     pub until: u64,
     /// Parameters of the campaign's template.
     pub parameters: Parameters<'a>,
+}
+
+impl CampaignLink<'_> {
+    /// The phase of the link now. One that has begun meanwhile is taken for live, whether it has ended or not: its record
+    /// is read again.
+    #[inline]
+    pub fn phase(&self, now: Now) -> Phase {
+        match self.phase {
+            Phase::Live if is_over(self.until, now.unix) => Phase::Over,
+            Phase::Early if is_over(self.until, now.unix) => Phase::Live,
+            phase => phase,
+        }
+    }
 }
 
 /// Counts of events since the cache was made.
@@ -152,11 +167,18 @@ const GONE: u8 = 8;
 const UNKNOWN: u8 = 9;
 const ABSENT: u8 = 10;
 const UNREADABLE: u8 = 11;
-const CAMPAIGN_LINK: u8 = 12;
 /// Not valid before a time, and of no use from then on.
-const EARLY: u8 = 13;
+const EARLY: u8 = 12;
+/// Live when it was read. The next two are those of links that were not.
+const CAMPAIGN_LINK: u8 = 13;
+const EARLY_CAMPAIGN_LINK: u8 = 14;
+const LAST_CAMPAIGN_LINK: u8 = 15;
 /// Added to the kind of a redirect whose target gets the id of a click.
 const CLICK_ID: u8 = 16;
+/// Added to the kind of a redirect whose target is a plan.
+const PLAN: u8 = 32;
+/// Added to the kind of bad news that have a target instead.
+const INSTEAD: u8 = 64;
 /// Added to the kind of what was read from the replica.
 const OF_REPLICA: u8 = 0x80;
 const REDIRECTS: [RedirectStatus; 4] = [
@@ -225,7 +247,8 @@ impl Cache {
         let facts = self.ring.facts(number)?;
         let freshness = self.freshness(&facts, now)?;
         let kind = facts.kind & !OF_REPLICA;
-        if kind == EARLY && is_over(facts.until, now.unix) {
+        let is_early = matches!(kind & !INSTEAD, EARLY | EARLY_CAMPAIGN_LINK);
+        if is_early && is_over(facts.until, now.unix) {
             return None;
         }
         self.ring.mark(number);
@@ -249,22 +272,35 @@ impl Cache {
             GONE => Answer::Gone,
             UNKNOWN => Answer::Unknown,
             EARLY => Answer::NotYet,
-            _ if is_over(entry.until, now.unix) => Answer::Gone,
+            INSTEAD.. => {
+                let news = match entry.kind - INSTEAD {
+                    EARLY => BadNews::NotYet,
+                    _ => BadNews::Gone,
+                };
+                redirect_instead(news, self.ring.body(entry.number))
+            }
+            _ if is_over(entry.until, now.unix) => self.over(entry),
             ABSENT => Answer::Miss(MissReason::Absent),
-            CLICK_ID.. => self.redirect(entry, entry.kind - CLICK_ID, true),
-            UNREADABLE.. => Answer::Miss(MissReason::Unreadable),
-            kind => self.redirect(entry, kind, false),
+            UNREADABLE..CLICK_ID => Answer::Miss(MissReason::Unreadable),
+            kind => Answer::Redirect {
+                status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
+                forwards_query: kind & FORWARDS_QUERY != 0,
+                has_click_id: kind & CLICK_ID != 0,
+                is_plan: kind & PLAN != 0,
+                instead_of: None,
+                target: self.ring.body(entry.number),
+            },
         }
     }
 
-    #[inline]
-    fn redirect(&self, entry: Entry, kind: u8, has_click_id: bool) -> Answer<'_> {
-        Answer::Redirect {
-            status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
-            forwards_query: kind >= FORWARDS_QUERY,
-            has_click_id,
-            target: self.ring.body(entry.number),
+    /// The answer of a link that has expired since it was read.
+    #[cold]
+    fn over(&self, entry: Entry) -> Answer<'_> {
+        if entry.kind & PLAN == 0 {
+            return Answer::Gone;
         }
+        let plan = Plan::from_checked(self.ring.body(entry.number));
+        instead(plan, BadNews::Gone)
     }
 
     /// Returns the parts of a campaign's link; `None` for any other entry.
@@ -275,6 +311,11 @@ impl Cache {
         let (id, parameters) = self.ring.body(entry.number).split_first_chunk()?;
         Some(CampaignLink {
             campaign: CampaignId::new(u64::from_le_bytes(*id))?,
+            phase: match entry.kind {
+                CAMPAIGN_LINK => Phase::Live,
+                EARLY_CAMPAIGN_LINK => Phase::Early,
+                _ => Phase::Over,
+            },
             until: entry.until,
             parameters: Parameters::from_checked(parameters),
         })
@@ -295,23 +336,41 @@ impl Cache {
             Ruling::Campaign {
                 campaign,
                 parameters,
+                phase,
             } => {
                 id = campaign.get().to_le_bytes();
-                (CAMPAIGN_LINK, [&id, parameters.as_bytes()])
+                let kind = match phase {
+                    Phase::Live => CAMPAIGN_LINK,
+                    Phase::Early => EARLY_CAMPAIGN_LINK,
+                    Phase::Over => LAST_CAMPAIGN_LINK,
+                };
+                (kind, [&id, parameters.as_bytes()])
+            }
+            Ruling::Answer(Answer::Redirect {
+                instead_of: Some(news),
+                target,
+                ..
+            }) => {
+                let kind = match news {
+                    BadNews::NotYet => EARLY,
+                    BadNews::Gone | BadNews::Unknown => GONE,
+                };
+                (kind + INSTEAD, [target, &[]])
             }
             Ruling::Answer(Answer::Redirect {
                 status,
                 forwards_query,
                 has_click_id,
+                is_plan,
+                instead_of: None,
                 target,
             }) => {
                 let kind = REDIRECTS.iter().position(|known| *known == status);
+                let kind = kind.unwrap_or_default() as u8;
                 let query = if forwards_query { FORWARDS_QUERY } else { 0 };
                 let click = if has_click_id { CLICK_ID } else { 0 };
-                (
-                    kind.unwrap_or_default() as u8 + query + click,
-                    [target, &[]],
-                )
+                let plan = if is_plan { PLAN } else { 0 };
+                (kind + query + click + plan, [target, &[]])
             }
             Ruling::Answer(Answer::Gone) => (GONE, [&[]; 2]),
             Ruling::Answer(Answer::NotYet) => (EARLY, [&[]; 2]),

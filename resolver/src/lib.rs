@@ -12,7 +12,6 @@
 //! - [`edge`] takes bad news only from a connection with [authority](vocabulary::generation).
 //! - [`answer`]: the record that a reply brings; [`vocabulary::judge`] makes an answer from it.
 //! - [`fallback`]: the bounds of the fallback.
-//! - [`language`]: the language of a visitor.
 //! - [`limit`] and [`counters`]: the limit of requests for unknown codes, and the metrics; both in
 //!   memory that worker processes share.
 //! - [`visits`]: recorded visits, on their way to Redis.
@@ -32,7 +31,6 @@ pub mod fallback;
 mod handshake;
 pub mod hash;
 mod key;
-pub mod language;
 pub mod limit;
 pub mod lookups;
 mod node_id;

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use vocabulary::{CampaignId, Code, Parameters};
+use vocabulary::{CampaignId, Code, Parameters, Phase};
 
 use crate::cache::CampaignLink;
 use crate::hash::CodeHashing;
@@ -77,7 +77,9 @@ struct Lookup {
 #[derive(Clone, Copy, Debug)]
 struct Link {
     campaign: CampaignId,
+    phase: Phase,
     until: u64,
+    is_current: bool,
     /// The look-up of the campaign, while it is waited for.
     awaits: Option<LookupId>,
 }
@@ -140,9 +142,14 @@ impl<T> Lookups<T> {
     }
 
     /// Begins the look-up of a link whose record is known: what is missing is its campaign's.
-    pub fn begin_known(&mut self, code: &Code, link: &CampaignLink<'_>) -> LookupId {
+    pub fn begin_known(
+        &mut self,
+        code: &Code,
+        link: &CampaignLink<'_>,
+        is_current: bool,
+    ) -> LookupId {
         let id = self.make(&Key::Link(*code), None, false);
-        self.know(id, link);
+        self.know(id, link, is_current);
         id
     }
 
@@ -182,13 +189,15 @@ impl<T> Lookups<T> {
         }
     }
 
-    /// Records the content of a campaign's link. No request joins the look-up any more.
-    pub fn know(&mut self, id: LookupId, link: &CampaignLink<'_>) {
+    /// Records the content of a campaign's link, and whether it is proved current. No request joins the look-up any more.
+    pub fn know(&mut self, id: LookupId, link: &CampaignLink<'_>, is_current: bool) {
         self.finish(id);
         let lookup = &mut self.lookups[id.0 as usize];
         lookup.link = Some(Link {
             campaign: link.campaign,
+            phase: link.phase,
             until: link.until,
+            is_current,
             awaits: None,
         });
         lookup.parameters.clear();
@@ -197,12 +206,19 @@ impl<T> Lookups<T> {
             .extend_from_slice(link.parameters.as_bytes());
     }
 
+    /// Reports whether the content of a link's record was proved current when it became known.
+    pub fn is_current(&self, id: LookupId) -> bool {
+        let link = self.lookups[id.0 as usize].link;
+        link.is_some_and(|link| link.is_current)
+    }
+
     /// Returns the content of a link's record, if it is known to be a campaign's.
     pub fn known(&self, id: LookupId) -> Option<CampaignLink<'_>> {
         let lookup = &self.lookups[id.0 as usize];
         let link = lookup.link?;
         Some(CampaignLink {
             campaign: link.campaign,
+            phase: link.phase,
             until: link.until,
             parameters: Parameters::from_checked(&lookup.parameters),
         })

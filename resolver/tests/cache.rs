@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use shortlink_resolver::cache::{Cache, Freshness, ReadFrom};
 use shortlink_resolver::hash::CodeHashing;
-use shortlink_resolver::vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
+use shortlink_resolver::vocabulary::judge::redirect_instead;
+use shortlink_resolver::vocabulary::{
+    BadNews, CampaignId, Code, Parameters, Phase, RedirectStatus,
+};
 use shortlink_resolver::{Answer, CacheSettings, Judgement, Key, MissReason, Now, Ruling};
 
 const STALE_FOR: u64 = 5_000;
@@ -42,6 +45,8 @@ fn redirect(target: &str) -> Answer<'_> {
         status: RedirectStatus::Found,
         forwards_query: false,
         has_click_id: false,
+        is_plan: false,
+        instead_of: None,
         target: target.as_bytes(),
     }
 }
@@ -70,7 +75,7 @@ fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
         Key::Campaign(id) => cache.find_campaign(*id, at(ms))?,
     };
     let shown = match cache.campaign_link(entry) {
-        Some(link) => format!("{} {:?}", link.campaign, link.parameters),
+        Some(link) => format!("{} {:?} {:?}", link.campaign, link.parameters, link.phase),
         None => format!("{:?}", cache.answer(entry, at(ms))),
     };
     Some((
@@ -134,14 +139,25 @@ proptest! {
                 Step::Insert { number, kind, length, lives } => {
                     let target = format!("https://e/{}", "x".repeat(length));
                     let ruling = match kind {
+                        0 if length % 2 == 0 => {
+                            Ruling::Answer(redirect_instead(BadNews::Gone, target.as_bytes()))
+                        }
                         0 => Ruling::Answer(Answer::Gone),
                         1 if lives == 0 => Ruling::Answer(Answer::Unknown),
+                        1 if length % 2 == 0 => {
+                            Ruling::Answer(redirect_instead(BadNews::NotYet, target.as_bytes()))
+                        }
                         1 => Ruling::Answer(Answer::NotYet),
                         2 => Ruling::Answer(Answer::Miss(MissReason::Absent)),
                         3 => Ruling::Answer(Answer::Miss(MissReason::Unreadable)),
                         4 if number % 4 != 3 => Ruling::Campaign {
                             campaign: CampaignId::new(length as u64).expect("an id"),
                             parameters: Parameters::from_checked(&target.as_bytes()[10..]),
+                            phase: match length % 3 {
+                                0 if lives != 0 => Phase::Early,
+                                1 => Phase::Over,
+                                _ => Phase::Live,
+                            },
                         },
                         _ => Ruling::Answer(Answer::Redirect {
                             status: [
@@ -152,6 +168,8 @@ proptest! {
                             ][usize::from(kind % 4)],
                             forwards_query: length % 2 == 0,
                             has_click_id: length % 5 == 0,
+                            is_plan: length % 7 == 0,
+                            instead_of: None,
                             target: target.as_bytes(),
                         }),
                     };
@@ -166,11 +184,11 @@ proptest! {
                     let shown = |answer| format!("{answer} of {read_from:?}");
                     let (answer, afterwards) = match ruling {
                         // The link's time is for the edge to look at.
-                        Ruling::Campaign { campaign, parameters } => {
-                            let shown = shown(format!("{campaign} {parameters:?}"));
-                            (shown.clone(), Some(shown))
+                        Ruling::Campaign { campaign, parameters, phase } => {
+                            let shown = shown(format!("{campaign} {parameters:?} {phase:?}"));
+                            (shown.clone(), Some(shown).filter(|_| phase != Phase::Early))
                         }
-                        Ruling::Answer(answer @ Answer::NotYet) => {
+                        Ruling::Answer(answer) if answer.bad_news() == Some(BadNews::NotYet) => {
                             (shown(format!("{answer:?}")), None)
                         }
                         Ruling::Answer(answer) => (
@@ -260,6 +278,7 @@ fn a_campaign_s_link_takes_little_memory() {
         ruling: Ruling::Campaign {
             campaign: "4f".parse().expect("an id"),
             parameters: Parameters::parse(b"abc12345").expect("parameters"),
+            phase: Phase::Live,
         },
         until: 0,
     };
@@ -291,6 +310,7 @@ fn a_campaign_stays_while_its_links_pass() {
         ruling: Ruling::Campaign {
             campaign,
             parameters: Parameters::parse(b"abc").expect("parameters"),
+            phase: Phase::Live,
         },
         until: 0,
     };

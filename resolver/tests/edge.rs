@@ -187,6 +187,8 @@ fn show(answer: Answer<'_>) -> String {
             status: RedirectStatus::Found,
             forwards_query: false,
             has_click_id: false,
+            is_plan: false,
+            instead_of: None,
             target,
         } => String::from_utf8_lossy(target).into_owned(),
         other => format!("{other:?}"),

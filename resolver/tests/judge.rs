@@ -30,7 +30,7 @@ fn validities() -> impl Strategy<Value = String> {
 /// Values that are records, or could be taken for some.
 fn values() -> impl Strategy<Value = String> {
     let record = (
-        prop_oneof![8 => Just("1"), 1 => Just("2")],
+        prop_oneof![4 => Just("1"), 4 => Just("2"), 1 => Just("3")],
         select(vec![
             "302", "301", "307q", "C4f", "C4f", "C", "410", "404", "X",
         ]),
@@ -42,6 +42,9 @@ fn values() -> impl Strategy<Value = String> {
             "https://e.com/{1}",
             "https://{0}/",
             "javascript:alert(1)",
+            "T14:https://e.com/E17:https://e.com/{0}N17:https://e.com/{1}",
+            "T17:https://e.com/{0}R22:d=i https://e.com/{0}iE15:https://e.com/e",
+            "T14:https://e.com/E15:https://e.com/eN15:https://e.com/nP15:https://e.com/p",
             "a",
             "a&b",
             "",

@@ -44,6 +44,7 @@ fn event(agent: &[u8]) -> VisitEvent<'_> {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     }
 }
 

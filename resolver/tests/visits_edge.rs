@@ -94,6 +94,7 @@ fn visit(edge: &mut Edge<usize>, now: u64) -> Recorded {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     edge.record_visit(event, at(now))
 }

@@ -118,6 +118,7 @@ pub fn put_of<'c>(
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
             click: None,
+            variant: b"",
         };
         event.write(&mut frames);
     }

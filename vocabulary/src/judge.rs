@@ -11,6 +11,7 @@ use core::num::NonZeroU64;
 use crate::campaign::CampaignId;
 use crate::code::Code;
 use crate::parameters::Parameters;
+use crate::plan::{Instead, Plan, Section};
 use crate::record::{LinkRecord, Record, RecordError, RedirectStatus};
 use crate::target;
 use crate::template::{ExpandError, Template};
@@ -27,6 +28,10 @@ pub enum Answer<T> {
         forwards_query: bool,
         /// The target has a place for the id of a click.
         has_click_id: bool,
+        /// The target is a [plan](crate::plan), out of which it is chosen for the visitor.
+        is_plan: bool,
+        /// What the answer would be if there were no target instead.
+        instead_of: Option<BadNews>,
         /// The target, which may be served; of a campaign, its template.
         target: T,
     },
@@ -53,18 +58,19 @@ pub enum BadNews {
 }
 
 impl<T> Answer<T> {
-    /// The answer as bad news, if it is.
+    /// The answer as bad news, if it is, or a target instead of some.
     #[inline]
     pub fn bad_news(&self) -> Option<BadNews> {
         match self {
             Self::Gone => Some(BadNews::Gone),
             Self::NotYet => Some(BadNews::NotYet),
             Self::Unknown => Some(BadNews::Unknown),
-            Self::Redirect { .. } | Self::Miss(_) => None,
+            Self::Redirect { instead_of, .. } => *instead_of,
+            Self::Miss(_) => None,
         }
     }
 
-    /// Turns bad news into a miss, unless its source is authoritative now. A redirect is never
+    /// Turns bad news into a miss, unless its source is authoritative now. The redirect of a live link is never
     /// doubtful.
     #[inline]
     pub fn vouched_by(self, is_authoritative: impl FnOnce() -> bool) -> Self {
@@ -82,11 +88,15 @@ impl<T> Answer<T> {
                 status,
                 forwards_query,
                 has_click_id,
+                is_plan,
+                instead_of,
                 target,
             } => Answer::Redirect {
                 status,
                 forwards_query,
                 has_click_id,
+                is_plan,
+                instead_of,
                 target: replace(target),
             },
             Self::Gone => Answer::Gone,
@@ -149,12 +159,14 @@ pub struct Judgement<R> {
 pub enum Ruling<'a> {
     /// The answer.
     Answer(Answer<&'a [u8]>),
-    /// The link is live, and the answer depends on its campaign.
+    /// The answer depends on the link's campaign.
     Campaign {
         /// The campaign.
         campaign: CampaignId,
         /// The values for the campaign's template.
         parameters: Parameters<'a>,
+        /// The phase of the link.
+        phase: Phase,
     },
 }
 
@@ -195,12 +207,15 @@ impl<'a> Judgement<Ruling<'a>> {
                     false => target::is_servable,
                     true => target::is_servable_with_click_id,
                 };
-                Judgement::of_target(link, now, is_valid).convert()
+                Judgement::of_target(link, now, is_valid, target::is_servable).convert()
             }
-            Ok(Record::CampaignLink(link)) => Self::at(link.validity, now, || Ruling::Campaign {
-                campaign: link.campaign,
-                parameters: link.parameters,
-            }),
+            Ok(Record::CampaignLink(link)) => {
+                Self::at(link.validity, now, |phase| Ruling::Campaign {
+                    campaign: link.campaign,
+                    parameters: link.parameters,
+                    phase,
+                })
+            }
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
             Ok(Record::Unknown { .. }) => Self::for_ever(Answer::Unknown),
             Err(reason) => Self::for_ever(Answer::Miss(reason)),
@@ -215,10 +230,12 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
     pub fn of_campaign(found: Found<'a>, now: u64) -> Self {
         match found {
             Ok(Record::Link(campaign)) => {
-                Self::of_target(campaign, now, |target| match campaign.has_click_id {
-                    false => Template::parse(target).is_ok(),
-                    true => Template::parse_with_click_id(target).is_ok(),
-                })
+                let is_template = |target: &[u8]| Template::parse(target).is_ok();
+                let is_valid: fn(&[u8]) -> bool = match campaign.has_click_id {
+                    false => is_template,
+                    true => |target| Template::parse_with_click_id(target).is_ok(),
+                };
+                Self::of_target(campaign, now, is_valid, is_template)
             }
             Ok(Record::CampaignLink(_)) => Self::for_ever(Answer::Miss(MissReason::Unreadable)),
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
@@ -231,38 +248,100 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
     }
 
     #[inline]
-    fn of_target(link: LinkRecord<'a>, now: u64, is_valid: impl FnOnce(&'a [u8]) -> bool) -> Self {
-        let redirect = Self::at(link.validity, now, || Answer::Redirect {
+    fn of_target(
+        link: LinkRecord<'a>,
+        now: u64,
+        is_valid: impl Fn(&[u8]) -> bool,
+        is_valid_instead: impl Fn(&[u8]) -> bool,
+    ) -> Self {
+        if link.is_plan {
+            return Self::of_plan(link, now, is_valid, is_valid_instead);
+        }
+        let live = Answer::Redirect {
             status: link.status,
             forwards_query: link.forwards_query,
             has_click_id: link.has_click_id,
+            is_plan: false,
+            instead_of: None,
             target: link.target,
+        };
+        let judgement = Self::at(link.validity, now, |phase| match phase {
+            Phase::Early => Answer::NotYet,
+            Phase::Live => live,
+            Phase::Over => Answer::Gone,
         });
-        if matches!(redirect.ruling, Answer::Redirect { .. }) && !is_valid(link.target) {
+        if matches!(judgement.ruling, Answer::Redirect { .. }) && !is_valid(link.target) {
             return Self {
                 ruling: Answer::Miss(MissReason::Unreadable),
-                ..redirect
+                ..judgement
             };
         }
-        redirect
+        judgement
+    }
+
+    /// Judges a record with a plan, which is checked as a whole.
+    #[cold]
+    fn of_plan(
+        link: LinkRecord<'a>,
+        now: u64,
+        is_valid: impl Fn(&[u8]) -> bool,
+        is_valid_instead: impl Fn(&[u8]) -> bool,
+    ) -> Self {
+        let Some(plan) = Plan::parse(link.target, is_valid, is_valid_instead) else {
+            return Self::for_ever(Answer::Miss(MissReason::Unreadable));
+        };
+        Self::at(link.validity, now, |phase| match phase {
+            Phase::Early => instead(plan, BadNews::NotYet),
+            Phase::Live => Answer::Redirect {
+                status: link.status,
+                forwards_query: link.forwards_query,
+                has_click_id: link.has_click_id,
+                is_plan: true,
+                instead_of: None,
+                target: link.target,
+            },
+            Phase::Over => instead(plan, BadNews::Gone),
+        })
     }
 }
 
-impl<'a, R: From<Answer<&'a [u8]>>> Judgement<R> {
+/// The answer of a link with a plan that is not live: the target instead of bad news, or them.
+pub fn instead(plan: Plan<'_>, news: BadNews) -> Answer<&[u8]> {
+    let (instead, answer) = match news {
+        BadNews::Gone => (Instead::Expired, Answer::Gone),
+        BadNews::NotYet => (Instead::NotYet, Answer::NotYet),
+        BadNews::Unknown => return Answer::Unknown,
+    };
+    plan.instead(instead)
+        .map_or(answer, |target| redirect_instead(news, target))
+}
+
+/// The redirect to a target instead of bad news.
+#[inline]
+pub fn redirect_instead<T>(news: BadNews, target: T) -> Answer<T> {
+    Answer::Redirect {
+        status: RedirectStatus::Found,
+        forwards_query: false,
+        has_click_id: false,
+        is_plan: false,
+        instead_of: Some(news),
+        target,
+    }
+}
+
+impl<R> Judgement<R> {
     /// Judges a validity.
     #[inline]
-    fn at(validity: Validity, now: u64, live: impl FnOnce() -> R) -> Self {
+    fn at(validity: Validity, now: u64, ruling: impl FnOnce(Phase) -> R) -> Self {
         let second = |bound: Option<NonZeroU64>| bound.map_or(0, NonZeroU64::get);
-        match validity.at(now) {
-            Phase::Early => Self {
-                ruling: Answer::NotYet.into(),
-                until: second(validity.since()),
+        let phase = validity.at(now);
+        Self {
+            ruling: ruling(phase),
+            until: match phase {
+                Phase::Early => second(validity.since()),
+                Phase::Live => second(validity.until()),
+                Phase::Over => 0,
             },
-            Phase::Live => Self {
-                ruling: live(),
-                until: second(validity.until()),
-            },
-            Phase::Over => Self::for_ever(Answer::Gone),
         }
     }
 }
@@ -273,38 +352,106 @@ pub fn is_over(until: u64, now: u64) -> bool {
     until != 0 && now >= until
 }
 
-/// Makes the answer of a live link from the answer of its campaign. The target replaces the
-/// contents of `target`.
+/// Makes the answer of a link in a phase from the answer of its campaign. The target replaces the contents of `target`.
+///
+/// The campaign's own phase goes before the link's; and without the campaign's record, that of a link that is not live
+/// stands.
 pub fn expand(
     code: &Code,
     parameters: Parameters<'_>,
+    phase: Phase,
     campaign: Answer<&[u8]>,
     target: &mut Vec<u8>,
 ) -> Answer<()> {
-    match campaign {
+    let news = match phase {
+        Phase::Live => None,
+        Phase::Early => Some(BadNews::NotYet),
+        Phase::Over => Some(BadNews::Gone),
+    };
+    let template = match (campaign, news) {
+        (campaign, None) => match campaign {
+            // The link exists, so it must not be taken for an unknown one.
+            Answer::Miss(MissReason::Absent) => Answer::Miss(MissReason::Unreadable),
+            campaign => campaign,
+        },
+        (
+            Answer::Redirect {
+                instead_of: None,
+                is_plan: true,
+                target: plan,
+                ..
+            },
+            Some(news),
+        ) => instead(Plan::from_checked(plan), news),
+        (doubtful @ Answer::Miss(MissReason::Doubtful(_)), Some(_)) => doubtful,
+        (
+            Answer::Redirect {
+                instead_of: None, ..
+            }
+            | Answer::Miss(_),
+            Some(news),
+        ) => match news {
+            BadNews::NotYet => Answer::NotYet,
+            BadNews::Gone | BadNews::Unknown => Answer::Gone,
+        },
+        (campaign, Some(_)) => campaign,
+    };
+    let expanded = match template {
         Answer::Redirect {
             has_click_id,
-            target: template,
+            is_plan,
+            target: text,
             ..
-        } => {
-            let template = Template::from_checked(template);
-            let expanded = match has_click_id {
-                false => template.expand(code, parameters, target),
-                true => template.expand_with_click_id(code, parameters, target),
-            };
-            match expanded {
-                Ok(()) => campaign.map(|_template| ()),
-                Err(error) => Answer::Miss(MissReason::Unexpandable(error)),
-            }
-        }
-        // The link exists, so it must not be taken for an unknown one.
-        Answer::Miss(MissReason::Absent) => Answer::Miss(MissReason::Unreadable),
-        other => other.map(|_template| ()),
+        } => match is_plan {
+            false => expand_template(code, parameters, has_click_id, text, target),
+            true => expand_plan(code, parameters, has_click_id, text, target),
+        },
+        _ => Ok(()),
+    };
+    match expanded {
+        Ok(()) => template.map(|_template| ()),
+        Err(error) => Answer::Miss(MissReason::Unexpandable(error)),
     }
 }
 
+#[inline]
+fn expand_template(
+    code: &Code,
+    parameters: Parameters<'_>,
+    has_click_id: bool,
+    text: &[u8],
+    target: &mut Vec<u8>,
+) -> Result<(), ExpandError> {
+    let template = Template::from_checked(text);
+    match has_click_id {
+        false => template.expand(code, parameters, target),
+        true => template.expand_with_click_id(code, parameters, target),
+    }
+}
+
+/// Fills in the templates of a plan that a visitor of a live link can come to.
+#[cold]
+fn expand_plan(
+    code: &Code,
+    parameters: Parameters<'_>,
+    has_click_id: bool,
+    plan: &[u8],
+    target: &mut Vec<u8>,
+) -> Result<(), ExpandError> {
+    target.clear();
+    let mut expanded = Vec::new();
+    Plan::from_checked(plan).map(target, |section, template, out| {
+        if let Section::Instead(..) = section {
+            return Ok(false);
+        }
+        expand_template(code, parameters, has_click_id, template, &mut expanded)?;
+        out.extend_from_slice(&expanded);
+        Ok(true)
+    })
+}
+
 /// Judges the record of a link together with the record of its campaign, which counts only if the
-/// link is live and belongs to one. `now` is in seconds since 1970; `room` receives a target that is
+/// link belongs to one. `now` is in seconds since 1970; `room` receives a target that is
 /// made from a template.
 pub fn judge<'a>(
     code: &Code,
@@ -315,9 +462,11 @@ pub fn judge<'a>(
 ) -> Answer<&'a [u8]> {
     match Judgement::of_link(link, now).ruling {
         Ruling::Answer(answer) => answer,
-        Ruling::Campaign { parameters, .. } => {
+        Ruling::Campaign {
+            parameters, phase, ..
+        } => {
             let campaign = Judgement::of_campaign(campaign, now).ruling;
-            expand(code, parameters, campaign, room).with(room)
+            expand(code, parameters, phase, campaign, room).with(room)
         }
     }
 }
@@ -346,6 +495,8 @@ mod tests {
             status,
             forwards_query: false,
             has_click_id: false,
+            is_plan: false,
+            instead_of: None,
             target: target.as_bytes(),
         };
         check(
@@ -368,8 +519,6 @@ mod tests {
         check("1 302 1 999 https://e.com/", Answer::Gone);
         check("1 302 1 999-1000 https://e.com/", Answer::Gone);
         check("1 302 1 1001- https://e.com/", Answer::NotYet);
-        check("1 C1 1 1001-1002 ", Answer::NotYet);
-        check("1 C1 1 1000 ", Answer::Gone);
         check(
             "1 302 1 1000-1001 https://e.com/",
             redirect(RedirectStatus::Found, "https://e.com/"),
@@ -381,6 +530,8 @@ mod tests {
             status: RedirectStatus::PermanentRedirect,
             forwards_query: true,
             has_click_id: false,
+            is_plan: false,
+            instead_of: None,
             target: &b"https://e.com/"[..],
         };
         check("1 308q 1 0 https://e.com/", query);
@@ -388,6 +539,8 @@ mod tests {
             status: RedirectStatus::Found,
             forwards_query: true,
             has_click_id: true,
+            is_plan: false,
+            instead_of: None,
             target: &b"https://e.com/?c= "[..],
         };
         check("1 302kq 1 0 https://e.com/?c= ", click);
@@ -421,6 +574,8 @@ mod tests {
             status: RedirectStatus::Found,
             forwards_query: false,
             has_click_id: false,
+            is_plan: false,
+            instead_of: None,
             target: target.as_bytes(),
         };
         check_campaign(
@@ -452,8 +607,73 @@ mod tests {
         let ruling = Ruling::Campaign {
             campaign: "4f".parse().expect("an id"),
             parameters: Parameters::parse(b"a&b").expect("parameters"),
+            phase: Phase::Live,
         };
         assert_eq!(link, Judgement { ruling, until: 0 });
+    }
+
+    #[test]
+    fn a_link_that_is_not_live_gets_the_target_instead() {
+        let plan = "T14:https://e.com/E16:https://e.com/eeN15:https://e.com/n";
+        for (validity, target, news, until) in [
+            ("1000", "https://e.com/ee", BadNews::Gone, 0),
+            ("1001-", "https://e.com/n", BadNews::NotYet, 1001),
+        ] {
+            let record = format!("2 301q 1 {validity} {plan}");
+            let ruling = redirect_instead(news, target.as_bytes());
+            let judgement = Judgement::of_link(found(&record), 1000);
+            assert_eq!(judgement.ruling, Ruling::Answer(ruling));
+            check_campaign(&record, ruling, until);
+            assert_eq!(ruling.bad_news(), Some(news));
+            let doubtful = Answer::Miss(MissReason::Doubtful(news));
+            assert_eq!(ruling.vouched_by(|| false), doubtful);
+        }
+        // Without one the answer is as before.
+        check("2 302 1 1000 T14:https://e.com/", Answer::Gone);
+        check("2 302 1 1001- T14:https://e.com/", Answer::NotYet);
+        // A plan is read as a whole.
+        let broken = "2 302 1 1000 T14:https://e.com/E9:ftp://e.c";
+        check(broken, Answer::Miss(MissReason::Unreadable));
+    }
+
+    #[test]
+    fn a_campaign_s_targets_stand_for_links_that_are_not_live() {
+        let code: Code = "abc".parse().expect("a code");
+        let answer = |link: &str, campaign: &str| {
+            let mut room = Vec::new();
+            let answer = judge(&code, found(link), found(campaign), 1000, &mut room);
+            answer.map(|target| String::from_utf8(target.to_vec()).expect("ASCII"))
+        };
+        let plan = "T17:https://e.com/{0}R22:d=i https://e.com/i{0}E18:https://e.com/e{0}N18:https://e.com/n{0}";
+        let live = format!("2 302 1 0 {plan}");
+        let over = format!("2 302 1 1000 {plan}");
+        let instead = |news, target: &str| redirect_instead(news, target.to_owned());
+        let gone = instead(BadNews::Gone, "https://e.com/ex");
+        assert_eq!(answer("1 C1 1 1000 x", &live), gone);
+        assert_eq!(answer("1 C1 1 1000 x", &over), gone);
+        assert_eq!(answer("c1 x", &over), gone);
+        let early = instead(BadNews::NotYet, "https://e.com/nx");
+        assert_eq!(answer("1 C1 1 1001- x", &live), early);
+        let Answer::Redirect {
+            is_plan: true,
+            target,
+            ..
+        } = answer("c1 x", &live)
+        else {
+            panic!("no plan")
+        };
+        assert_eq!(target, "T15:https://e.com/xR20:d=i https://e.com/ix");
+        let plain = "1 302 1 0 https://e.com/{0}";
+        assert_eq!(answer("1 C1 1 1000 x", plain), Answer::Gone);
+        assert_eq!(answer("1 C1 1 1001- x", plain), Answer::NotYet);
+        assert_eq!(answer("1 C1 1 1000 x", "1 410 2"), Answer::Gone);
+        // The campaign's record is not needed for these.
+        assert_eq!(answer("1 C1 1 1000 x", ""), Answer::Gone);
+        assert_eq!(answer("1 C1 1 1001- x", "1 404 0"), Answer::NotYet);
+        let missing = "2 302 1 0 T17:https://e.com/{0}R22:d=i https://e.com/i{1}";
+        let error = ExpandError::Missing(1);
+        let unexpandable = Answer::Miss(MissReason::Unexpandable(error));
+        assert_eq!(answer("c1 x", missing), unexpandable);
     }
 
     #[test]

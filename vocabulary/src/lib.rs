@@ -8,6 +8,7 @@
 //! - [`judge`]: the answer that follows from records at a time, for the edge and for the sidecar.
 //! - [`state`]: the states of links and campaigns, and their order of precedence.
 //! - [`target`]: the condition for a target to be put into a `Location` header.
+//! - [`plan`]: what a link leads to when that depends on the visitor; [`language`]: the one that a visitor asks for.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`click`]: the ids of clicks, which targets get if their record says so.
 //! - [`domains`]: the short domains, in `domains.conf` and as nginx announces them to the sidecar.
@@ -33,8 +34,10 @@ pub mod domains;
 pub mod generation;
 pub mod judge;
 pub mod keys;
+pub mod language;
 pub mod number;
 pub mod parameters;
+pub mod plan;
 pub mod record;
 pub mod siphash;
 pub mod slot;
@@ -53,6 +56,7 @@ pub use generation::Generation;
 pub use judge::{Answer, BadNews, Found, Judgement, MissReason, Ruling};
 pub use keys::{KeyPrefix, KeyPrefixError};
 pub use parameters::{Parameters, ParametersError, ValueError, encode_parameters, encode_value};
+pub use plan::{Instead, Plan};
 pub use record::{CampaignLinkRecord, LinkRecord, Record, RecordError, RedirectStatus};
 pub use state::State;
 pub use template::{ExpandError, Template, TemplateError};

@@ -10,11 +10,13 @@
 //! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
 //! 1 410 8                                 a link that was revoked, or is paused
 //! 1 404 3                                 an unknown code (negative; expires in Redis)
+//! 2 302 7 0 T20:https://example.com/R28:d=i https://apps.example.com/    a link with a plan
 //! 1 C4f 7 0 Wien&b%20c                    a link of the campaign 4f: its parameters
 //! c4f Wien&b%20c                          the same with revision 1 and no bounds in time
 //! ```
 //!
-//! - **version**: `1`. A record of another version is a miss for its reader, never a guess.
+//! - **version**: `1`, or `2` for a link or campaign whose target is a [plan](crate::plan), which older readers do not
+//!   know. A record of another version is a miss for its reader, never a guess.
 //! - **kind**: the redirect status of a live link (301, 302, 307, 308), with a `q` when the
 //!   visitor's query is appended to the target, or a `k` or `kq` when the target has a place for
 //!   the [id of the click](crate::click) (only 302 and 307); or 410, or 404; or `C` with the
@@ -30,7 +32,7 @@
 //!   answered like an unknown code, afterwards with 410. The key itself does not expire with the
 //!   link: an expired link must stay distinct from an unknown one.
 //! - **target**: the rest, as it goes into the `Location` header ([`crate::target`]); of the kinds
-//!   with `k`, one space in its query or fragment is the place of the click id.
+//!   with `k`, one space in its query or fragment is the place of the click id. In version 2, a plan.
 //! - **parameters**: the rest, what the campaign's template is filled with
 //!   ([`crate::parameters`]); it may be empty.
 //!
@@ -48,11 +50,14 @@ use core::fmt;
 use crate::campaign::CampaignId;
 use crate::number::{parse_decimal, push_decimal};
 use crate::parameters::Parameters;
-use crate::target;
+use crate::plan::MAX_PLAN_LENGTH;
 use crate::validity::Validity;
 
-/// The version that this crate writes.
+/// The version of records without a plan.
 pub const RECORD_VERSION: u8 = 1;
+
+/// The version of records with a plan.
+pub const PLAN_RECORD_VERSION: u8 = 2;
 
 /// The largest revision: 2^53 - 1, the largest whole number that Redis' scripts compare exactly.
 pub const MAX_REVISION: u64 = (1 << 53) - 1;
@@ -60,9 +65,9 @@ pub const MAX_REVISION: u64 = (1 << 53) - 1;
 /// The revision of a campaign's link whose record is compact.
 pub const COMPACT_REVISION: u64 = 1;
 
-/// The most bytes that a record of this version has.
+/// The most bytes that a record has.
 pub const MAX_RECORD_LENGTH: usize =
-    "1 302kq 9007199254740991  ".len() + Validity::LONGEST + target::MAX_TARGET_LENGTH;
+    "2 302kq 9007199254740991  ".len() + Validity::LONGEST + MAX_PLAN_LENGTH;
 
 /// Status of a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,7 +156,10 @@ pub struct LinkRecord<'a> {
     pub revision: u64,
     /// Period in which it redirects.
     pub validity: Validity,
-    /// Target of the redirect. Reading a record does not check it: see [`target::is_servable`], or
+    /// The target is a [plan](crate::plan).
+    pub is_plan: bool,
+    /// Target of the redirect. Reading a record does not check it: see
+    /// [`is_servable`](crate::target::is_servable), or
     /// [`Template::parse`](crate::template::Template::parse) for a campaign.
     pub target: &'a [u8],
 }
@@ -181,6 +189,11 @@ impl<'a> Record<'a> {
         if version != b"1" {
             return Self::parse_other_version(version, rest);
         }
+        Self::parse_kind(rest, false)
+    }
+
+    #[inline]
+    fn parse_kind(rest: &'a [u8], is_plan: bool) -> Result<Self, RecordError> {
         let (kind, rest) = field(rest).ok_or(RecordError::Malformed)?;
         let (status, forwards_query) = match kind {
             b"302" => (RedirectStatus::Found, false),
@@ -191,6 +204,8 @@ impl<'a> Record<'a> {
             b"301q" => (RedirectStatus::MovedPermanently, true),
             b"307q" => (RedirectStatus::TemporaryRedirect, true),
             b"308q" => (RedirectStatus::PermanentRedirect, true),
+            // Of links with a plan there are the kinds above only.
+            [b'4' | b'C', ..] if is_plan => return Err(RecordError::Kind),
             b"410" => {
                 let revision = revision(rest).ok_or(RecordError::Malformed)?;
                 return Ok(Self::Revoked { revision });
@@ -210,14 +225,18 @@ impl<'a> Record<'a> {
                     parameters: Parameters::parse(rest).ok_or(RecordError::Malformed)?,
                 }));
             }
-            _ => return Self::parse_with_click_id(kind, rest),
+            _ => return Self::parse_with_click_id(kind, rest, is_plan),
         };
-        Self::parse_link(status, forwards_query, false, rest)
+        Self::parse_link(status, forwards_query, false, rest, is_plan)
     }
 
     /// Reads the record of a link whose target gets the id of a click.
     #[cold]
-    fn parse_with_click_id(kind: &[u8], rest: &'a [u8]) -> Result<Self, RecordError> {
+    fn parse_with_click_id(
+        kind: &[u8],
+        rest: &'a [u8],
+        is_plan: bool,
+    ) -> Result<Self, RecordError> {
         let (status, forwards_query) = match kind {
             b"302k" => (RedirectStatus::Found, false),
             b"307k" => (RedirectStatus::TemporaryRedirect, false),
@@ -225,7 +244,7 @@ impl<'a> Record<'a> {
             b"307kq" => (RedirectStatus::TemporaryRedirect, true),
             _ => return Err(RecordError::Kind),
         };
-        Self::parse_link(status, forwards_query, true, rest)
+        Self::parse_link(status, forwards_query, true, rest, is_plan)
     }
 
     #[inline]
@@ -234,6 +253,7 @@ impl<'a> Record<'a> {
         forwards_query: bool,
         has_click_id: bool,
         rest: &'a [u8],
+        is_plan: bool,
     ) -> Result<Self, RecordError> {
         let (revision, validity, target) = times(rest).ok_or(RecordError::Malformed)?;
         if target.is_empty() {
@@ -245,12 +265,16 @@ impl<'a> Record<'a> {
             has_click_id,
             revision,
             validity,
+            is_plan,
             target,
         }))
     }
 
-    /// Reads what does not begin with this version's number.
+    /// Reads what does not begin with the number of the first version.
     fn parse_other_version(version: &[u8], rest: &'a [u8]) -> Result<Self, RecordError> {
+        if version == b"2" {
+            return Self::parse_kind(rest, true);
+        }
         let [b'c', id @ ..] = version else {
             return Err(match parse_decimal(version) {
                 Some(_) => RecordError::Version,
@@ -270,7 +294,12 @@ impl<'a> Record<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Link(link) => {
-                out.extend_from_slice(b"1 ");
+                let version = match link.is_plan {
+                    false => RECORD_VERSION,
+                    true => PLAN_RECORD_VERSION,
+                };
+                push_decimal(out, version.into());
+                out.push(b' ');
                 push_decimal(out, link.status.code().into());
                 if link.has_click_id {
                     out.push(b'k');

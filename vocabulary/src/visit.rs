@@ -8,13 +8,14 @@
 //! frame   := length(number, of what follows) version(1 byte) payload
 //! payload := origin(8 bytes, little endian) sequence(number) time(number) status(number)
 //!            method(1 byte) text × 7 evidence(number, may be missing)
-//!            click(text, may be missing)
+//!            click(text, may be missing) variant(text, may be missing)
 //! text    := length(number) bytes
 //! ```
 //!
 //! The texts are, in order: code, host, client, user agent, referrer, accept language, purpose.
 //! [`evidence`] describes the bits of the number behind them; without it nothing is known. The
-//! [id of the click](crate::click) has 16 bytes; a text of another length is none.
+//! [id of the click](crate::click) has 16 bytes; a text of another length is none. The
+//! variant is the name of the [rule](crate::plan) that the visitor followed.
 //! A reader skips what stands behind the fields that it knows, so that fields can be added within a
 //! version; a frame of another version is handed over unread with its bytes, never guessed.
 
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::click::ClickId;
+use crate::plan::MAX_VARIANT_LENGTH;
 use evidence::VisitEvidence;
 
 /// The version that this crate writes.
@@ -87,6 +89,8 @@ pub struct VisitEvent<'a> {
     pub evidence: VisitEvidence,
     /// The id that the target got.
     pub click: Option<ClickId>,
+    /// The name of the rule that was followed; empty without one.
+    pub variant: &'a [u8],
 }
 
 impl VisitEvent<'_> {
@@ -110,13 +114,18 @@ impl VisitEvent<'_> {
             length += number_length(kept as u64) + kept;
         }
         let evidence = u64::from(self.evidence.number());
-        // The id stands behind it.
-        let has_evidence = self.evidence != VisitEvidence::UNKNOWN || self.click.is_some();
+        let variant = &self.variant[..self.variant.len().min(MAX_VARIANT_LENGTH)];
+        // Each stands behind the one before.
+        let has_click = self.click.is_some() || !variant.is_empty();
+        let has_evidence = self.evidence != VisitEvidence::UNKNOWN || has_click;
         if has_evidence {
             length += number_length(evidence);
         }
-        if self.click.is_some() {
-            length += 1 + 16;
+        if has_click {
+            length += 1 + self.click.map_or(0, |_| 16);
+        }
+        if !variant.is_empty() {
+            length += 1 + variant.len();
         }
         out.reserve(length + 2);
         push_number(out, length as u64);
@@ -138,9 +147,17 @@ impl VisitEvent<'_> {
         if has_evidence {
             push_number(out, evidence);
         }
-        if let Some(ClickId(bytes)) = self.click {
-            push_number(out, 16);
-            out.extend_from_slice(&bytes);
+        match self.click {
+            Some(ClickId(bytes)) => {
+                push_number(out, 16);
+                out.extend_from_slice(&bytes);
+            }
+            None if has_click => push_number(out, 0),
+            None => {}
+        }
+        if !variant.is_empty() {
+            push_number(out, variant.len() as u64);
+            out.extend_from_slice(variant);
         }
     }
 }
@@ -225,6 +242,7 @@ fn read_payload(payload: &[u8]) -> Option<VisitEvent<'_>> {
         click: cursor
             .text()
             .and_then(|bytes| bytes.try_into().ok().map(ClickId)),
+        variant: cursor.text().unwrap_or_default(),
     })
 }
 

@@ -143,7 +143,8 @@ fn records() {
                 assert_eq!(Record::parse(&record.to_vec()), Ok(record));
                 match record {
                     Record::Link(link) => format!(
-                        "link {}{}{} revision {} {} target {}",
+                        "link{} {}{}{} revision {} {} target {}",
+                        if link.is_plan { " with plan" } else { "" },
                         link.status.code(),
                         if link.has_click_id {
                             " with click id"
@@ -215,6 +216,7 @@ fn visits() {
         purpose: b"prefetch",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     let hex = |event: &VisitEvent<'_>| {
         let mut batch = Vec::new();

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use shortlink_vocabulary::judge::is_over;
 use shortlink_vocabulary::parameters::{MAX_PARAMETERS, MAX_PARAMETERS_LENGTH};
+use shortlink_vocabulary::plan::{MAX_VARIANT_LENGTH, Visitor, push_section};
 use shortlink_vocabulary::record::{MAX_RECORD_LENGTH, MAX_REVISION};
 use shortlink_vocabulary::target::{MAX_TARGET_LENGTH, is_servable, with_query};
 use shortlink_vocabulary::validity::MAX_MOMENT;
@@ -15,8 +16,8 @@ use shortlink_vocabulary::visit::{
 };
 use shortlink_vocabulary::{
     Alphabet, Answer, BodyLengths, CampaignId, CampaignLinkRecord, Check, CheckKey, CheckKeys,
-    Code, CodeRules, Judgement, LinkRecord, Parameters, Phase, Record, RedirectStatus, Ruling,
-    State, Template, Validity, Verdict, encode_parameters,
+    Code, CodeRules, Judgement, LinkRecord, Parameters, Phase, Plan, Record, RedirectStatus,
+    Ruling, State, Template, Validity, Verdict, encode_parameters,
 };
 
 fn alphabets() -> impl Strategy<Value = Alphabet> {
@@ -76,6 +77,30 @@ fn templates() -> impl Strategy<Value = String> {
     ];
     (prop_oneof![Just("http"), Just("https")], vec(piece, 0..8))
         .prop_map(|(scheme, pieces)| format!("{scheme}://e.com/{}", pieces.concat()))
+}
+
+/// A visitor of whom nothing is known.
+struct Nobody;
+
+impl Visitor for Nobody {
+    fn user_agent(&self) -> &[u8] {
+        b""
+    }
+    fn accept_language(&self) -> &[u8] {
+        b""
+    }
+    fn country(&self) -> &[u8] {
+        b""
+    }
+    fn region(&self) -> &[u8] {
+        b""
+    }
+    fn query(&self) -> &[u8] {
+        b""
+    }
+    fn address(&self) -> &[u8] {
+        b""
+    }
 }
 
 proptest! {
@@ -180,7 +205,7 @@ proptest! {
     fn a_link_record_is_read_as_written(
         status in prop::sample::select(vec![301u16, 302, 307, 308]),
         forwards_query in any::<bool>(),
-        wants_click_id in any::<bool>(),
+        wants_click_id in any::<bool>(), is_plan in any::<bool>(),
         revision in 0..=MAX_REVISION, validity in validities(),
         target in vec(any::<u8>(), 1..200)
     ) {
@@ -190,6 +215,7 @@ proptest! {
             has_click_id: wants_click_id && matches!(status, 302 | 307),
             revision,
             validity,
+            is_plan,
             target: &target,
         });
         let text = record.to_vec();
@@ -276,18 +302,25 @@ proptest! {
                 has_click_id: false,
                 revision: 1,
                 validity,
+                is_plan: false,
                 target: b"https://e.com/",
             })
         };
         let judgement = Judgement::of_link(Ok(record), early);
-        prop_assert_eq!(judgement.ruling == Ruling::Answer(Answer::Gone), is_over_now);
-        prop_assert_eq!(judgement.ruling == Ruling::Answer(Answer::NotYet), is_early && !is_over_now);
+        let phase_of = |ruling: Ruling<'_>| match ruling {
+            Ruling::Answer(Answer::Gone) => Phase::Over,
+            Ruling::Answer(Answer::NotYet) => Phase::Early,
+            Ruling::Answer(_) => Phase::Live,
+            Ruling::Campaign { phase, .. } => phase,
+        };
+        prop_assert_eq!(phase_of(judgement.ruling) == Phase::Over, is_over_now);
+        prop_assert_eq!(phase_of(judgement.ruling) == Phase::Early, is_early && !is_over_now);
         let later = early.max(later);
         let then = Judgement::of_link(Ok(record), later).ruling;
-        match judgement.ruling {
-            ruling if !is_over(judgement.until, later) => prop_assert_eq!(then, ruling),
-            Ruling::Answer(Answer::NotYet) => prop_assert_ne!(then, judgement.ruling),
-            _ => prop_assert_eq!(then, Ruling::Answer(Answer::Gone)),
+        match phase_of(judgement.ruling) {
+            _ if !is_over(judgement.until, later) => prop_assert_eq!(then, judgement.ruling),
+            Phase::Early => prop_assert_ne!(then, judgement.ruling),
+            _ => prop_assert_eq!(phase_of(then), Phase::Over),
         }
     }
 
@@ -358,6 +391,32 @@ proptest! {
         let _ = CheckKeys::parse(&bytes);
     }
 
+    /// What is a plan is read to its end, and leads every visitor to one of its targets.
+    #[test]
+    fn a_plan_leads_to_one_of_its_targets(
+        rules in vec(("[dlctqsv]=[iaDE0-9.=-]{1,6}", "[a-z]{0,4}"), 0..4), cut in 0..400usize, letter in any::<u8>()
+    ) {
+        let mut text = Vec::new();
+        push_section(&mut text, b'T', b"https://e.com/");
+        for (conditions, name) in &rules {
+            push_section(&mut text, b'R', format!("{conditions} https://e.com/{name}").as_bytes());
+        }
+        push_section(&mut text, letter, b"https://e.com/instead");
+        text.truncate(cut);
+        if let Some(plan) = Plan::parse(&text, is_servable, is_servable) {
+            let code = "abc".parse().unwrap();
+            let choice = plan.choose(&code, &Nobody, 1000).unwrap();
+            prop_assert!(is_servable(choice.target));
+            let mut copy = Vec::new();
+            let copied = plan.map(&mut copy, |_section, target, out| {
+                out.extend_from_slice(target);
+                Ok::<_, ()>(true)
+            });
+            prop_assert_eq!(copied, Ok(()));
+            prop_assert!(copy == text || letter.is_ascii_lowercase());
+        }
+    }
+
     #[test]
     fn a_servable_target_can_not_end_a_header(target in vec(any::<u8>(), 0..40)) {
         let mut url = b"https://".to_vec();
@@ -382,6 +441,7 @@ proptest! {
                 referrer: &texts[4], accept_language: &texts[5], purpose: &texts[6],
                 evidence: VisitEvidence::from_number(numbers[3]),
                 click: (numbers[1] % 2 == 0).then(|| shortlink_vocabulary::ClickId(u128::from(numbers[1]).to_le_bytes())),
+                variant: if numbers[1] % 3 == 0 { &texts[5] } else { b"" },
             }
         }).collect();
         let mut batch = Vec::new();
@@ -395,8 +455,9 @@ proptest! {
         prop_assert_eq!(read.len(), events.len());
         for (read, event) in read.into_iter().zip(&events) {
             let read = read.expect("an event");
-            prop_assert_eq!((read.id, read.time_ms, read.status, read.method, read.evidence),
-                            (event.id, event.time_ms, event.status, event.method, event.evidence));
+            prop_assert_eq!((read.id, read.time_ms, read.status, read.method, read.evidence, read.click),
+                            (event.id, event.time_ms, event.status, event.method, event.evidence, event.click));
+            prop_assert_eq!(read.variant, &cut(event.variant, MAX_VARIANT_LENGTH)[..]);
             for (kept, (given, limit)) in [read.code, read.host, read.client, read.user_agent,
                 read.referrer, read.accept_language, read.purpose].into_iter().zip(
                 [event.code, event.host, event.client, event.user_agent, event.referrer,
@@ -415,6 +476,7 @@ proptest! {
             referrer: b"r", accept_language: b"a", purpose: b"p",
             evidence: VisitEvidence::UNKNOWN,
             click: None,
+            variant: b"b",
         };
         let mut batch = Vec::new();
         event.write(&mut batch);

@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 pub(crate) use ngx::ffi::{
-    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_HTTP_LIF_CONF,
-    NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF, ngx_command_t as Directive,
+    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_CONF_TAKE12,
+    NGX_HTTP_LIF_CONF, NGX_HTTP_LOC_CONF, NGX_HTTP_MAIN_CONF, NGX_HTTP_SRV_CONF,
+    ngx_command_t as Directive,
 };
 use ngx::ffi::{
     NGX_LOG_EMERG, NGX_LOG_WARN, NGX_OK, ngx_add_path, ngx_array_push, ngx_command_t,

@@ -3,7 +3,7 @@
 
 use vocabulary::generation::Generation;
 
-use crate::answer::{Answer, Expanded, Judgement, MissReason, Ruling, WRONG_TYPE, found};
+use crate::answer::{Answer, Judgement, MissReason, Ruling, WRONG_TYPE, found};
 use crate::cache::{Entry, ReadFrom};
 use crate::connection::Span;
 use crate::key::Key;
@@ -57,11 +57,6 @@ impl<T> Edge<T> {
                 .vouched_by(|| vouches(&self.topology, &self.nodes, key, entry, now)),
             None => Answer::Miss(MissReason::Unavailable),
         }
-    }
-
-    /// Returns the answer of a cached link that has ended.
-    pub(super) fn ended(&self, key: &Key, entry: Entry, now: Now) -> Expanded {
-        Expanded::Gone.vouched_by(|| vouches(&self.topology, &self.nodes, key, entry, now))
     }
 
     /// Returns the server that a record was read from.

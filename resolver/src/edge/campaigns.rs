@@ -4,14 +4,16 @@
 //! ask at once share one look-up. An answer is made when it is given, from the campaign as it then
 //! is, and is as good as the worse of the two records.
 
-use vocabulary::judge::{expand, is_over};
-use vocabulary::{CampaignId, Code};
+use vocabulary::judge::expand;
+use vocabulary::{CampaignId, Code, Phase};
 
 use crate::answer::{Answer, Expanded, MissReason};
-use crate::cache::{CampaignLink, Entry, Freshness};
+use crate::cache::{Cache, Entry, Freshness};
 use crate::counters::{Counter, Source};
 use crate::key::Key;
 use crate::lookups::LookupId;
+use crate::nodes::Nodes;
+use crate::topology::Topology;
 
 use super::authority::vouches;
 use super::{Brought, Completion, Edge, Kept, LookUp, Notice, Now, note};
@@ -30,30 +32,27 @@ impl<T> Edge<T> {
         let Some(Some(link)) = link else {
             return LookUp::Answered(Answer::Miss(MissReason::Unreadable), Source::Cache);
         };
-        if is_over(link.until, now.unix) {
-            let answer = self.ended(&Key::Link(*code), entry, now);
-            return LookUp::Answered(answer.with(b""), Source::Cache);
-        }
         let campaign = link.campaign;
         let found = self.find_campaign(campaign, now);
-        if let Some(of_campaign) = found.filter(|entry| entry.is_fresh()) {
-            let answer = self.expand_kept(code, entry, of_campaign, now);
+        if found.is_some_and(Entry::is_fresh) {
+            let answer = self.expand_kept(code, entry, found, now);
             return LookUp::Answered(answer.with(&self.expanded), Source::Cache);
         }
         if let Some(awaited) = self.begin_campaign(campaign, now)
             && let Some(link) = self.cache.as_ref().and_then(|c| c.campaign_link(entry))
         {
-            let lookup = self.lookups.begin_known(code, &link);
+            let key = Key::Link(*code);
+            let is_current = vouches(&self.topology, &self.nodes, &key, entry, now);
+            let lookup = self.lookups.begin_known(code, &link, is_current);
             self.lookups.await_campaign(lookup, awaited);
             return LookUp::Waiting(self.lookups.join(lookup, token, now.ms));
         }
-        match found {
-            Some(of_campaign) => {
-                let answer = self.expand_kept(code, entry, of_campaign, now);
-                LookUp::Answered(answer.with(&self.expanded), Source::Stale)
-            }
-            None => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
-        }
+        let answer = self.expand_kept(code, entry, found, now);
+        let source = match answer {
+            Expanded::Miss(MissReason::Unavailable) => Source::None,
+            _ => Source::Stale,
+        };
+        LookUp::Answered(answer.with(&self.expanded), source)
     }
 
     /// A link's record has come, and it is known which campaign it belongs to: its look-up is
@@ -97,13 +96,13 @@ impl<T> Edge<T> {
         now: Now,
     ) -> Completion<'_, T> {
         let (answer, source) = match (self.lookups.key(lookup), self.lookups.known(lookup)) {
-            // It has ended while it waited.
-            (Key::Link(_), Some(link)) if is_over(link.until, now.unix) => {
-                (Expanded::Gone.vouched_by(|| false), Source::Redis)
-            }
             (Key::Link(code), Some(link)) => {
                 let campaign = self.campaign.answer();
-                let answer = expand(code, link.parameters, campaign, &mut self.expanded);
+                let phase = link.phase(now);
+                let mut answer = expand(code, link.parameters, phase, campaign, &mut self.expanded);
+                if phase != Phase::Live {
+                    answer = answer.vouched_by(|| self.lookups.is_current(lookup));
+                }
                 if let Expanded::Miss(MissReason::Unexpandable(_)) = answer {
                     note(&mut self.notices, Notice::Unexpandable(*code));
                 }
@@ -129,17 +128,19 @@ impl<T> Edge<T> {
             let entry = cache.find(&code, cache.hash(&code), now)?;
             return self.whole(&code, entry, now);
         };
-        if is_over(link.until, now.unix) {
-            return Some(Kept::Expanded(Expanded::Gone.vouched_by(|| false)));
+        let phase = link.phase(now);
+        let found = self.cache.as_mut()?.find_campaign(link.campaign, now);
+        if found.is_none() && phase == Phase::Live {
+            return None;
         }
-        let cache = self.cache.as_mut()?;
-        let entry = cache.find_campaign(link.campaign, now)?;
-        let key = Key::Campaign(link.campaign);
-        let campaign = cache
-            .answer(entry, now)
-            .vouched_by(|| vouches(&self.topology, &self.nodes, &key, entry, now));
-        let answer = expand(&code, link.parameters, campaign, &mut self.expanded);
-        Some(Kept::Expanded(answer))
+        let (cache, held_by) = (self.cache.as_ref(), (&self.topology, &self.nodes));
+        let campaign = kept_campaign(cache, held_by, link.campaign, found, now);
+        let answer = expand(&code, link.parameters, phase, campaign, &mut self.expanded);
+        Some(Kept::Expanded(match phase {
+            Phase::Live => answer,
+            // Redis can't be asked.
+            _ => answer.vouched_by(|| false),
+        }))
     }
 
     /// Returns the cached data of a link, fresh or stale; `None` if its campaign is not cached.
@@ -149,13 +150,12 @@ impl<T> Edge<T> {
         }
         let cache = self.cache.as_mut()?;
         let link = cache.campaign_link(entry)?;
-        if is_over(link.until, now.unix) {
-            return Some(Kept::Expanded(self.ended(&Key::Link(*code), entry, now)));
+        let (campaign, phase) = (link.campaign, link.phase(now));
+        let found = cache.find_campaign(campaign, now);
+        if found.is_none() && phase == Phase::Live {
+            return None;
         }
-        let campaign = link.campaign;
-        let of_campaign = cache.find_campaign(campaign, now)?;
-        let answer = self.expand_kept(code, entry, of_campaign, now);
-        Some(Kept::Expanded(answer))
+        Some(Kept::Expanded(self.expand_kept(code, entry, found, now)))
     }
 
     /// Returns the cached answer.
@@ -205,33 +205,48 @@ impl<T> Edge<T> {
 
     /// Makes an entry the answer of its campaign's links.
     fn set_campaign(&mut self, campaign: CampaignId, entry: Entry, source: Source, now: Now) {
-        let key = Key::Campaign(campaign);
-        if let Some(cache) = &self.cache {
-            let answer = cache
-                .answer(entry, now)
-                .vouched_by(|| vouches(&self.topology, &self.nodes, &key, entry, now));
-            self.campaign.set(answer, source);
-        }
+        let (cache, held_by) = (self.cache.as_ref(), (&self.topology, &self.nodes));
+        let answer = kept_campaign(cache, held_by, campaign, Some(entry), now);
+        self.campaign.set(answer, source);
     }
 
-    /// Builds a link's answer from the cached link and campaign.
-    fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Expanded {
+    /// Builds a link's answer from the cached link, and the campaign if that is cached, too.
+    fn expand_kept(
+        &mut self,
+        code: &Code,
+        entry: Entry,
+        campaign: Option<Entry>,
+        now: Now,
+    ) -> Expanded {
         let Some(cache) = &self.cache else {
             return Expanded::Miss(MissReason::Unavailable);
         };
-        match cache.campaign_link(link) {
-            Some(CampaignLink {
-                parameters,
-                campaign: id,
-                ..
-            }) => {
-                let key = Key::Campaign(id);
-                let campaign = cache
-                    .answer(campaign, now)
-                    .vouched_by(|| vouches(&self.topology, &self.nodes, &key, campaign, now));
-                expand(code, parameters, campaign, &mut self.expanded)
-            }
-            None => Expanded::Miss(MissReason::Unreadable),
+        let Some(link) = cache.campaign_link(entry) else {
+            return Expanded::Miss(MissReason::Unreadable);
+        };
+        let (phase, held_by) = (link.phase(now), (&self.topology, &self.nodes));
+        let campaign = kept_campaign(Some(cache), held_by, link.campaign, campaign, now);
+        let answer = expand(code, link.parameters, phase, campaign, &mut self.expanded);
+        match phase {
+            Phase::Live => answer,
+            _ => answer
+                .vouched_by(|| vouches(&self.topology, &self.nodes, &Key::Link(*code), entry, now)),
         }
     }
+}
+
+/// The answer of a cached campaign, if it is cached.
+fn kept_campaign<'a>(
+    cache: Option<&'a Cache>,
+    (topology, nodes): (&Topology, &Nodes),
+    id: CampaignId,
+    entry: Option<Entry>,
+    now: Now,
+) -> Answer<'a> {
+    let (Some(cache), Some(entry)) = (cache, entry) else {
+        return Answer::Miss(MissReason::Unavailable);
+    };
+    cache
+        .answer(entry, now)
+        .vouched_by(|| vouches(topology, nodes, &Key::Campaign(id), entry, now))
 }

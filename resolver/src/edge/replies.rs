@@ -99,14 +99,17 @@ impl<T> Edge<T> {
                 Ruling::Campaign {
                     campaign,
                     parameters,
+                    phase,
                 },
             ) => {
                 let link = CampaignLink {
                     campaign,
+                    phase,
                     until: judgement.until,
                     parameters,
                 };
-                self.lookups.know(lookup, &link);
+                let is_current = node.authority.holds(now.ms);
+                self.lookups.know(lookup, &link, is_current);
                 self.ask_campaign(lookup, campaign, now);
             }
             (Key::Campaign(_), Ruling::Answer(Answer::Miss(MissReason::Error)))

@@ -77,6 +77,7 @@ fn requests_expire_in_order_and_once() {
 fn link(parameters: &str) -> CampaignLink<'_> {
     CampaignLink {
         campaign: "7".parse().expect("an id"),
+        phase: Phase::Live,
         until: 9,
         parameters: Parameters::parse(parameters.as_bytes()).expect("parameters"),
     }
@@ -88,7 +89,7 @@ fn links_wait_for_their_campaign_with_all_who_wait_for_them() {
     let (one, _) = begin(&mut lookups, "one", 'a', 1);
     let (two, cancelled) = begin(&mut lookups, "two", 'b', 2);
     lookups.join(one, 'c', 3);
-    lookups.know(one, &link("x&y"));
+    lookups.know(one, &link("x&y"), false);
     assert_eq!(lookups.find(&code("one")), None, "no request joins it now");
     let campaign = Key::Campaign("7".parse().expect("an id"));
     let awaited = lookups.begin(&campaign, Some(NodeId::new(5)), true);
@@ -98,11 +99,11 @@ fn links_wait_for_their_campaign_with_all_who_wait_for_them() {
     let Key::Link(first) = code("one") else {
         panic!("a code")
     };
-    let known = lookups.begin_known(&first, &link("z"));
+    let known = lookups.begin_known(&first, &link("z"), false);
     lookups.join(known, 'd', 4);
     lookups.await_campaign(known, awaited);
     let (again, _) = begin(&mut lookups, "one", 'e', 5);
-    lookups.know(two, &link(""));
+    lookups.know(two, &link(""), false);
     lookups.await_campaign(two, awaited);
     // The campaign's node is the one that is late.
     let late = |token, lookup, late_node| {
@@ -130,7 +131,7 @@ fn links_wait_for_their_campaign_with_all_who_wait_for_them() {
     assert_eq!(finish(&mut lookups, again), "e");
     assert_eq!(lookups.waiting(), 0);
     for _ in 0..4 {
-        lookups.begin_known(&first, &link(""));
+        lookups.begin_known(&first, &link(""), false);
     }
     assert_eq!(lookups.lookups.len(), 5, "slots are used again");
 }

@@ -159,6 +159,7 @@ impl Campaign {
             has_click_id: click_id.is_some(),
             revision: self.revision,
             validity: self.validity,
+            is_plan: false,
             target: template.as_bytes(),
         })
     }

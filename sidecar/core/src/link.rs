@@ -265,6 +265,7 @@ impl Link {
                 has_click_id: false,
                 revision: self.revision,
                 validity: self.validity(),
+                is_plan: false,
                 target: target.as_str().as_bytes(),
             }),
             Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {

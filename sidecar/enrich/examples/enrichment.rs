@@ -202,6 +202,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     let agents: &'static [String] = Box::leak(agents.into_boxed_slice());
     let visit = |enrichment: &Enrichment, place: usize, agent: usize| {

@@ -108,6 +108,7 @@ fn respond(
             forwards_query,
             has_click_id,
             target,
+            ..
         }) => {
             let query = headers.get(QUERY).map(HeaderValue::as_bytes);
             let query = query.filter(|_| forwards_query).unwrap_or_default();

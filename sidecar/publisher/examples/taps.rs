@@ -144,6 +144,7 @@ impl Taps<'_> {
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
             click: None,
+            variant: b"",
         };
         event.write(frames);
     }

@@ -84,6 +84,7 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
             forwards_query: false,
             has_click_id: false,
             validity,
+            is_plan: false,
             target: field(),
         }),
     };

@@ -235,6 +235,7 @@ fn a_file_that_ends_anywhere_is_sent_as_far_as_it_can_be_read() {
             purpose: b"",
             evidence: VisitEvidence::UNKNOWN,
             click: None,
+            variant: b"",
         };
         event.write(&mut frames);
     }

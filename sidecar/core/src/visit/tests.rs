@@ -79,6 +79,7 @@ fn event<'a>() -> VisitEvent<'a> {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     }
 }
 
@@ -176,6 +177,7 @@ fn a_sweep_from_servers_is_recognised_at_the_first_judgement() {
                     (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
                 evidence: VisitEvidence::of(request),
                 click: None,
+                variant: b"",
                 ..event()
             },
             &keys(),
@@ -282,6 +284,7 @@ proptest! {
             purpose: &texts[6],
             evidence: VisitEvidence::from_number(evidence),
             click: None,
+            variant: b"",
         };
         let enrichment = enrichment(AddressPolicy::Truncated);
         let near = VisitEvent { time_ms: NOON, ..event };

@@ -34,6 +34,7 @@ fn mistaken(sequence: u64) -> Visit {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     let enrichment = enrichment();
     let keys: LiveKeys = std::iter::empty().collect();

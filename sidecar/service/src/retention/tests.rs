@@ -35,6 +35,7 @@ fn visit(sequence: u64, at: &str) -> Visit {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     let keys: LiveKeys = std::iter::empty().collect();
     enrichment().visit(&event, &keys).expect("a visit")

@@ -154,6 +154,7 @@ pub fn frame(sequence: u64, code: &str, host: &str, user_agent: &[u8]) -> Vec<u8
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     event.write(&mut frame);
     frame

@@ -187,6 +187,7 @@ fn frame_at(time_ms: u64, sequence: u64, code: &str) -> Vec<u8> {
         purpose: b"",
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: b"",
     };
     event.write(&mut frames);
     frames

@@ -1,5 +1,4 @@
-//! Negotiation of the visitor's language: RFC 9110, section 12.5.4, with the look-up of RFC 4647,
-//! section 3.4.
+//! The visitor's language, out of `Accept-Language`: RFC 9110, section 12.5.4, with the look-up of RFC 4647, section 3.4.
 
 /// The most languages of a header that are looked at: browsers send a handful.
 const MOST: usize = 32;
@@ -9,7 +8,33 @@ const MOST: usize = 32;
 /// `zh-Hant` or else `zh`. Names are compared in any case.
 pub fn negotiate<'a>(header: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a [u8]> {
     let default = known.first()?.as_ref();
-    let mut best: Option<(u16, &[u8])> = None;
+    let found = most(header, |asked| match asked {
+        b"*" => Some(default),
+        asked => look_up(asked, known),
+    });
+    Some(found.unwrap_or(default))
+}
+
+/// The language that `Accept-Language` asks for most; `None` when it asks for none.
+pub fn preferred(header: &[u8]) -> Option<&[u8]> {
+    most(header, |asked| {
+        (asked != b"*" && !asked.is_empty()).then_some(asked)
+    })
+}
+
+/// Reports whether a language that is asked for is `known`, or a variety of it, as `de-AT` is of `de`. Names are compared
+/// in any case.
+pub fn is_variety(asked: &[u8], known: &[u8]) -> bool {
+    asked
+        .split_at_checked(known.len())
+        .is_some_and(|(same, rest)| {
+            same.eq_ignore_ascii_case(known) && matches!(rest.first(), None | Some(b'-'))
+        })
+}
+
+/// What `find` finds for the language that is asked for most, of those for which it finds something.
+fn most<'h, T>(header: &'h [u8], find: impl Fn(&'h [u8]) -> Option<T>) -> Option<T> {
+    let mut best: Option<(u16, T)> = None;
     for range in header.split(|&byte| byte == b',').take(MOST) {
         let mut parts = range.split(|&byte| byte == b';');
         let asked = parts.next().unwrap_or_default().trim_ascii();
@@ -18,17 +43,12 @@ pub fn negotiate<'a>(header: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a
             continue;
         };
         // Of two that are asked for alike, the first.
-        if best.is_some_and(|(most, _)| most >= quality) {
+        if best.as_ref().is_some_and(|(most, _)| *most >= quality) {
             continue;
         }
-        let found = if asked == b"*" {
-            Some(default)
-        } else {
-            look_up(asked, known)
-        };
-        best = found.map(|found| (quality, found)).or(best);
+        best = find(asked).map(|found| (quality, found)).or(best);
     }
-    Some(best.map_or(default, |(_, found)| found))
+    best.map(|(_, found)| found)
 }
 
 /// The known language that is `asked` or, step by step, more general.
