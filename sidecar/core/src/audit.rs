@@ -185,6 +185,8 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
             "clickId",
             json!(campaign.click_id.as_ref().map(|it| it.name())),
         ),
+        // As it is stored: the rules are too many for a member each.
+        ("plan", json!(campaign.plan.as_ref().map(|it| it.text()))),
     ];
     let members = members.into_iter();
     members

@@ -54,6 +54,8 @@ named! {
         Revoked = "revoked",
         /// It would end before it begins.
         NeverValid = "never-valid",
+        /// Its rules and targets would be too long together.
+        PlanTooLong = "plan-too-long",
         /// Its campaign defines the member.
         OfCampaign = "of-campaign",
         /// It belongs to no campaign.
@@ -67,6 +69,7 @@ impl From<Refusal> for BulkOutcome {
             // A job expects no revision.
             Refusal::Revoked | Refusal::OtherRevision { .. } => Self::Revoked,
             Refusal::NeverValid => Self::NeverValid,
+            Refusal::PlanTooLong => Self::PlanTooLong,
             Refusal::OfCampaign => Self::OfCampaign,
             Refusal::OfNoCampaign => Self::OfNoCampaign,
         }

@@ -11,11 +11,12 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::{
-    CampaignId, Code, ExpandError, LinkRecord, Record, RedirectStatus, State, Validity,
+    CampaignId, Code, ExpandError, Instead, LinkRecord, Record, RedirectStatus, State, Validity,
 };
 
 pub use crate::link::ParameterValues;
 use crate::link::since_1970;
+use crate::plan::{self, Plan, PlanChange};
 use crate::revised::{self, Revised, overwrite, revised};
 use crate::target::Target;
 pub use click::{ClickParameter, ClickParameterError};
@@ -59,6 +60,8 @@ pub struct Campaign {
     pub max_links: Option<NonZeroU64>,
     /// The parameter that brings a click id to the target.
     pub click_id: Option<ClickParameter>,
+    /// Rules for some visitors and targets instead of 410 and 404.
+    pub plan: Option<Box<Plan>>,
 }
 
 /// Changes to a campaign. `None` leaves a member unchanged.
@@ -84,6 +87,8 @@ pub struct CampaignChange {
     pub max_links: Option<Option<NonZeroU64>>,
     /// The new name of the parameter with a click id, or `Some(None)` for none.
     pub click_id: Option<Option<String>>,
+    /// Changes to the plan.
+    pub plan: PlanChange,
 }
 
 /// Result of an attempt to change a campaign.
@@ -112,6 +117,7 @@ impl Campaign {
             defaults: CampaignDefaults::default(),
             max_links: None,
             click_id: None,
+            plan: None,
         }
     }
 
@@ -130,6 +136,7 @@ impl Campaign {
             let before = campaign.click_id.as_ref().map(|it| it.name().to_owned());
             let name = change.click_id.unwrap_or(before);
             campaign.click_id = name.map(|name| ClickParameter::new(name, &campaign.target));
+            campaign.plan_anew(&change.plan);
             match change.paused {
                 Some(true) => {
                     campaign.paused_at.get_or_insert(now);
@@ -140,12 +147,21 @@ impl Campaign {
         })
     }
 
+    /// Makes the plan again for the target, the click id and a change.
+    pub fn plan_anew(&mut self, change: &PlanChange) {
+        let text = change.text_after(self.plan.as_deref());
+        self.plan = Plan::of_campaign(text, &self.target, self.click_id.as_ref());
+    }
+
     /// The record that stands for the campaign in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
-            return Record::Revoked {
-                revision: self.revision,
-            };
+            let paused = self.plan.as_ref().and_then(|it| it.instead(Instead::Paused));
+            return plan::record_instead(
+                paused.filter(|_| self.revoked_at.is_none()),
+                self.revision,
+                self.validity,
+            );
         }
         let click_id = self.click_id.as_ref();
         let template = click_id.map_or(self.target.template(), ClickParameter::template);
@@ -159,8 +175,11 @@ impl Campaign {
             has_click_id: click_id.is_some(),
             revision: self.revision,
             validity: self.validity,
-            is_plan: false,
-            target: template.as_bytes(),
+            is_plan: self.plan.is_some(),
+            target: match &self.plan {
+                None => template.as_bytes(),
+                Some(plan) => plan.record(),
+            },
         })
     }
 
@@ -171,6 +190,9 @@ impl Campaign {
     pub fn expand(&self, code: &Code, values: &ParameterValues) -> Result<Target, ExpandError> {
         if let Some(click_id) = &self.click_id {
             click_id.check(code, values)?;
+        }
+        if let Some(plan) = &self.plan {
+            plan.check(code, values, self.click_id.is_some())?;
         }
         self.target.expand(code, values)
     }

@@ -19,6 +19,7 @@ pub mod ended;
 pub mod link;
 pub mod message;
 pub mod named;
+pub mod plan;
 pub mod ports;
 pub mod query;
 pub mod receipt;

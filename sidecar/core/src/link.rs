@@ -10,9 +10,10 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::parameters::Parameters;
-use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
+use vocabulary::{CampaignLinkRecord, Code, Instead, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
 use crate::codes::strategy::CodeOrigin;
+use crate::plan::{self, Plan, PlanChange};
 use crate::revised::{self, Revised, overwrite, revised};
 pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
@@ -34,6 +35,8 @@ pub struct Link {
     pub redirect_status: RedirectStatus,
     /// Appends the visitor's query, for a target of its own.
     pub forward_query: bool,
+    /// Rules for some visitors and targets instead of 410 and 404, for a target of its own.
+    pub plan: Option<Box<Plan>>,
     /// 1 for a new link, one more for each change.
     pub revision: u64,
     /// Before this second it answers 404.
@@ -78,6 +81,8 @@ pub struct Change {
     pub redirect_status: Option<RedirectStatus>,
     /// The new choice of forwarding the query; for links that have a target of their own.
     pub forward_query: Option<bool>,
+    /// Changes to the plan; for links that have a target of their own.
+    pub plan: PlanChange,
     /// The new start of validity, or `Some(None)` for none.
     pub valid_since: Option<Option<Second>>,
     /// The new end of validity, or `Some(None)` for none.
@@ -117,6 +122,12 @@ impl Change {
         for tag in self.tags.iter().flatten() {
             add(tag.as_bytes());
         }
+        let plan = self.plan.text_after(None);
+        if !plan.is_empty() {
+            // No tag has a control character.
+            add(&[b'=', 2]);
+            add(plan.as_bytes());
+        }
     }
 }
 
@@ -150,6 +161,7 @@ impl Link {
             destination,
             redirect_status: RedirectStatus::default(),
             forward_query: false,
+            plan: None,
             revision: 1,
             valid_since: None,
             valid_until: None,
@@ -165,7 +177,9 @@ impl Link {
             note: None,
             tags: Vec::new(),
         };
+        let plan = settings.plan.clone();
         link.set(settings);
+        link.plan_anew(&plan);
         link
     }
 
@@ -173,6 +187,16 @@ impl Link {
     fn set(&mut self, change: Change) {
         overwrite!(self, change: redirect_status, forward_query, valid_since, valid_until);
         overwrite!(self, change: max_visits, external_id, note, tags);
+    }
+
+    /// Makes the plan again for the target and a change.
+    fn plan_anew(&mut self, change: &PlanChange) {
+        if self.plan.is_none() && change.is_empty() {
+            return;
+        }
+        self.plan = self.destination.target().and_then(|target| {
+            Plan::of_link(change.text_after(self.plan.as_deref()), target)
+        });
     }
 
     /// The members, by the API's names, in which the link is not as another one is.
@@ -195,7 +219,11 @@ impl Link {
             ("tags", self.tags == other.tags),
         ];
         let different = members.into_iter().filter(|(_, is_same)| !is_same);
-        different.map(|(name, _)| name).collect()
+        let plans = [self, other].map(|it| it.plan.as_deref());
+        let different = different.map(|(name, _)| name);
+        different
+            .chain(plan::differences(plans[0], plans[1]))
+            .collect()
     }
 
     /// Returns the link's state at a moment.
@@ -209,7 +237,8 @@ impl Link {
     pub fn change(self, change: &Change, now: Timestamp) -> Edit {
         let says_how = change.target.is_some()
             || change.redirect_status.is_some()
-            || change.forward_query.is_some();
+            || change.forward_query.is_some()
+            || !change.plan.is_empty();
         let refusal = match &self.destination {
             _ if self.revoked_at.is_some() => Some(Refusal::Revoked),
             Destination::Target(_) => change.values.is_some().then_some(Refusal::OfNoCampaign),
@@ -225,10 +254,14 @@ impl Link {
                 _ => {}
             }
             link.set(change.clone());
+            link.plan_anew(&change.plan);
         });
         match edit {
             Edit::Changed(link) if is_never_valid(link.valid_since, link.valid_until) => {
                 Edit::Refused(Refusal::NeverValid)
+            }
+            Edit::Changed(link) if link.plan.as_ref().is_some_and(|it| !it.fits_link()) => {
+                Edit::Refused(Refusal::PlanTooLong)
             }
             edit => edit,
         }
@@ -243,20 +276,24 @@ impl Link {
     }
 
     /// Returns the second in which it has ended: that of its revocation, or else of its expiry. A paused link can
-    /// be resumed and has not ended.
+    /// be resumed and has not ended, nor has one that redirects after its expiry.
     pub fn ended_s(&self, now: Timestamp) -> Option<u64> {
         let revoked = self.revoked_at.map(since_1970);
         let expired = self.bounds().1.map(NonZeroU64::get);
+        let expired = expired.filter(|_| self.instead(Instead::Expired).is_none());
         revoked.or_else(|| expired.filter(|&second| second <= since_1970(now)))
     }
 
     /// The record that stands for the link in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
-            // To the edge a pause is a revocation that a later revision undoes.
-            return Record::Revoked {
-                revision: self.revision,
-            };
+            // To the edge a pause is a revocation that a later revision undoes, or another target.
+            let paused = self.instead(Instead::Paused);
+            return plan::record_instead(
+                paused.filter(|_| self.revoked_at.is_none()),
+                self.revision,
+                self.validity(),
+            );
         }
         match &self.destination {
             Destination::Target(target) => Record::Link(LinkRecord {
@@ -265,8 +302,11 @@ impl Link {
                 has_click_id: false,
                 revision: self.revision,
                 validity: self.validity(),
-                is_plan: false,
-                target: target.as_str().as_bytes(),
+                is_plan: self.plan.is_some(),
+                target: match &self.plan {
+                    None => target.as_str().as_bytes(),
+                    Some(plan) => plan.record(),
+                },
             }),
             Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {
                 campaign: *id,
@@ -275,6 +315,11 @@ impl Link {
                 parameters: Parameters::from_checked(values.as_str().as_bytes()),
             }),
         }
+    }
+
+    /// The target instead of an answer.
+    fn instead(&self, of: Instead) -> Option<&str> {
+        self.plan.as_ref()?.instead(of)
     }
 
     /// Returns the period in which it redirects.

@@ -5,7 +5,9 @@
 
 use jiff::Timestamp;
 use vocabulary::record::MAX_REVISION;
-use vocabulary::{CampaignLinkRecord, Code, Found, LinkRecord, MissReason, Phase, Record};
+use vocabulary::{
+    CampaignLinkRecord, Code, Found, Instead, LinkRecord, MissReason, Phase, Plan, Record,
+};
 
 use crate::ended::{EndedDays, Stay};
 use crate::link::{Link, since_1970};
@@ -69,7 +71,8 @@ impl Records {
     }
 
     /// Adds a record, of a link that was revoked or has expired in a second or has not. An expired link gets the short
-    /// form: the answer is the same, and the target would only waste memory.
+    /// form: the answer is the same, and the target would only waste memory. One that redirects after its expiry keeps its
+    /// own.
     pub fn push_record(&mut self, code: Code, record: &Record<'_>, ended_s: Option<u64>) {
         let revision = match record {
             Record::Link(link) => link.revision,
@@ -80,7 +83,7 @@ impl Records {
         match record {
             Record::Link(LinkRecord { validity, .. })
             | Record::CampaignLink(CampaignLinkRecord { validity, .. })
-                if validity.at(self.now_s) == Phase::Over =>
+                if validity.at(self.now_s) == Phase::Over && !redirects_when_over(record) =>
             {
                 Record::Revoked { revision }.write(&mut self.text);
             }
@@ -176,6 +179,17 @@ impl Records {
             None | Some(Drift::Long) => Some(Drift::Needless),
             drift => drift,
         }
+    }
+}
+
+/// Reports whether a record has a target for the time after its validity.
+fn redirects_when_over(record: &Record<'_>) -> bool {
+    match record {
+        Record::Link(link) if link.is_plan => {
+            let plan = Plan::from_checked(link.target);
+            plan.instead(Instead::Expired).is_some()
+        }
+        _ => false,
     }
 }
 

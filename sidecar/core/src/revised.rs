@@ -27,6 +27,8 @@ pub enum Refusal {
     NeverValid,
     /// The link belongs to a campaign, which determines its target and redirect status.
     OfCampaign,
+    /// The plan would be longer than a record can have.
+    PlanTooLong,
     /// The link belongs to no campaign that could have parameters.
     OfNoCampaign,
 }

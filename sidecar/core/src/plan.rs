@@ -1,0 +1,263 @@
+//! Plans of links and campaigns: rules for some visitors, and targets instead of 410 and 404.
+//!
+//! What is stored is what stands in the record behind the default target, in the words of [`vocabulary::plan`].
+
+mod rule;
+
+use vocabulary::plan::{self, Section, push_section};
+use vocabulary::target::{is_servable, with_click_id_parameter};
+use vocabulary::template::Template;
+use vocabulary::{Code, ExpandError, Instead, LinkRecord, Record, Parameters, RedirectStatus, Validity};
+
+use crate::campaign::{CampaignTarget, ClickParameter};
+use crate::link::ParameterValues;
+use crate::target::Target;
+
+pub use rule::{Conditions, Rule, RuleError, check_rules};
+
+/// The names of the targets instead of an answer in the API, in the order of [`Instead::ALL`].
+pub const INSTEAD_NAMES: [&str; 3] = ["expiredTarget", "pausedTarget", "notYetTarget"];
+
+/// The plan of a link or a campaign, without the default target.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Plan {
+    text: String,
+    record: String,
+}
+
+impl Plan {
+    /// The plan of a link with a target, from [`Plan::text`]; `None` without one.
+    pub fn of_link(text: String, target: &Target) -> Option<Box<Self>> {
+        Self::new(text, target.as_str(), None)
+    }
+
+    /// As [`Plan::of_link`] for a campaign. The targets of visitors get the place for a click id.
+    pub fn of_campaign(
+        text: String,
+        target: &CampaignTarget,
+        click_id: Option<&ClickParameter>,
+    ) -> Option<Box<Self>> {
+        let template = click_id.map_or(target.template(), ClickParameter::template);
+        Self::new(text, template, click_id.map(ClickParameter::name))
+    }
+
+    fn new(text: String, target: &str, click_id: Option<&str>) -> Option<Box<Self>> {
+        if text.is_empty() {
+            return None;
+        }
+        let mut record = Vec::with_capacity(target.len() + text.len() + 8);
+        push_section(&mut record, b'T', target.as_bytes());
+        match click_id {
+            None => record.extend_from_slice(text.as_bytes()),
+            Some(name) => record.extend(mapped(&text, |section, target| {
+                Some(match section {
+                    Section::Rule(_) => with_click_id_parameter(target, name.as_bytes()),
+                    _ => target.to_vec(),
+                })
+            })),
+        }
+        Some(Box::new(Self {
+            // It was made of texts, which are split at ASCII only.
+            record: String::from_utf8(record).unwrap_or_default(),
+            text,
+        }))
+    }
+
+    /// The sections behind the default target, as they are stored.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The whole plan, as it stands in the record.
+    pub fn record(&self) -> &[u8] {
+        self.record.as_bytes()
+    }
+
+    /// The rules, in order.
+    pub fn rules(&self) -> Vec<Rule> {
+        sections(&self.text).rules().map(Rule::of_record).collect()
+    }
+
+    /// The target instead of an answer.
+    pub fn instead(&self, of: Instead) -> Option<&str> {
+        let target = sections(&self.text).instead(of)?;
+        std::str::from_utf8(target).ok()
+    }
+
+    /// Reports whether the record of a link can have it.
+    pub fn fits_link(&self) -> bool {
+        plan::Plan::parse(self.record(), is_servable, is_servable).is_some()
+    }
+
+    /// Reports whether the record of a campaign can have it.
+    pub fn fits_campaign(&self, has_click_id: bool) -> bool {
+        let is_template = |text: &[u8]| Template::parse(text).is_ok();
+        let is_target = |text: &[u8]| match has_click_id {
+            false => is_template(text),
+            true => Template::parse_with_click_id(text).is_ok(),
+        };
+        plan::Plan::parse(self.record(), is_target, is_template).is_some()
+    }
+
+    /// Checks that the targets for a link of the campaign can be served.
+    pub(crate) fn check(
+        &self,
+        code: &Code,
+        values: &ParameterValues,
+        has_click_id: bool,
+    ) -> Result<(), ExpandError> {
+        let values = Parameters::from_checked(values.as_str().as_bytes());
+        let mut room = Vec::new();
+        for section in plan::Plan::from_checked(self.record()).sections() {
+            let (template, is_of_visitor) = match section {
+                Section::Target(target) => (target, true),
+                Section::Rule(rule) => (rule.target, true),
+                Section::Instead(_, target) => (target, false),
+                Section::Skipped => continue,
+            };
+            let template = Template::from_checked(template);
+            match has_click_id && is_of_visitor {
+                true => template.expand_with_click_id(code, values, &mut room)?,
+                false => template.expand(code, values, &mut room)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn rules_text(&self) -> String {
+        texts_of(mapped(&self.text, |section, target| {
+            matches!(section, Section::Rule(_)).then(|| target.to_vec())
+        }))
+    }
+}
+
+/// The members, by the API's names, in which two plans differ.
+pub fn differences(one: Option<&Plan>, other: Option<&Plan>) -> Vec<&'static str> {
+    if one.map(Plan::text) == other.map(Plan::text) {
+        return Vec::new();
+    }
+    let [rules, others] = [one, other].map(|it| it.map(Plan::rules_text).unwrap_or_default());
+    let mut names = Vec::new();
+    if rules != others {
+        names.push("rules");
+    }
+    for (name, of) in INSTEAD_NAMES.into_iter().zip(Instead::ALL) {
+        if one.and_then(|it| it.instead(of)) != other.and_then(|it| it.instead(of)) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Plan({} bytes)", self.record.len())
+    }
+}
+
+/// Changes to a plan. `None` leaves a member unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanChange {
+    /// The new rules as [`rules_text`] writes them; empty for none.
+    pub rules: Option<String>,
+    /// The new targets instead of an answer, in the order of [`Instead::ALL`], or `Some(None)` for none.
+    pub instead: [Option<Option<String>>; 3],
+}
+
+impl PlanChange {
+    /// Reports whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The change that makes a stored plan out of none.
+    pub fn of_text(text: &str) -> Self {
+        let instead = |of| {
+            let target = sections(text).instead(of)?;
+            Some(Some(String::from_utf8_lossy(target).into_owned()))
+        };
+        let rules = mapped(text, |section, target| {
+            matches!(section, Section::Rule(_)).then(|| target.to_vec())
+        });
+        Self {
+            rules: Some(texts_of(rules)),
+            instead: Instead::ALL.map(instead),
+        }
+    }
+
+    /// The stored text of a plan after the change.
+    pub fn text_after(&self, before: Option<&Plan>) -> String {
+        let mut text = match &self.rules {
+            Some(rules) => rules.clone(),
+            None => before.map(Plan::rules_text).unwrap_or_default(),
+        };
+        for (of, change) in Instead::ALL.into_iter().zip(&self.instead) {
+            let present = before.and_then(|it| it.instead(of));
+            let target = change
+                .as_ref()
+                .map_or(present, |change| change.as_deref());
+            if let Some(target) = target {
+                let mut section = Vec::new();
+                push_section(&mut section, of.letter(), target.as_bytes());
+                text.push_str(&String::from_utf8_lossy(&section));
+            }
+        }
+        text
+    }
+}
+
+/// The record of a paused or revoked link or campaign, which may have a target instead.
+pub(crate) fn record_instead(
+    target: Option<&str>,
+    revision: u64,
+    validity: Validity,
+) -> Record<'_> {
+    match target {
+        None => Record::Revoked { revision },
+        Some(target) => Record::Link(LinkRecord {
+            status: RedirectStatus::Found,
+            forwards_query: false,
+            has_click_id: false,
+            revision,
+            validity,
+            is_plan: false,
+            target: target.as_bytes(),
+        }),
+    }
+}
+
+/// Writes rules down.
+pub fn rules_text(rules: &[Rule]) -> String {
+    let mut text = Vec::new();
+    let mut from = 0;
+    for rule in rules {
+        let section = rule.to_section(from);
+        from += rule.conditions.points.unwrap_or_default();
+        push_section(&mut text, b'R', &section);
+    }
+    texts_of(text)
+}
+
+fn sections(text: &str) -> plan::Plan<'_> {
+    plan::Plan::from_checked(text.as_bytes())
+}
+
+/// The sections with other targets, without those that get none.
+fn mapped(text: &str, target: impl Fn(Section<'_>, &[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mapped = sections(text).map(&mut out, |section, present, out| {
+        let target = target(section, present);
+        out.extend(target.iter().flatten());
+        Ok::<bool, std::convert::Infallible>(target.is_some())
+    });
+    let Ok(()) = mapped;
+    out
+}
+
+/// Plans are made of texts.
+fn texts_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
