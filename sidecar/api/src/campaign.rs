@@ -13,6 +13,7 @@ use super::kinds::link::{CodeLength, Parameters, Since, Strategy, Tags, TargetWi
 use super::kinds::{Count, Kind, List, Name, Shape, ShortText, Status, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
 use super::members::{object, request};
+use super::rules::{PlanBody, PlanMembers};
 use super::words;
 
 members! {
@@ -73,13 +74,13 @@ members! {
 
 request! {
     /// A new campaign.
-    pub NewCampaign: New, required ["name", "longUrl"], of CampaignSettings, CampaignIdentity
+    pub NewCampaign: New, required ["name", "longUrl"], of CampaignSettings, PlanMembers, CampaignIdentity
 }
 
 request! {
     /// A change of a campaign. Absent members stay as they are, `null` removes a member that can be absent. A new
     /// `longUrl` can omit parameters of the old one but not add others.
-    pub CampaignPatch: Patch, required [], of CampaignSettings
+    pub CampaignPatch: Patch, required [], of CampaignSettings, PlanMembers
 }
 
 /// The name of the query parameter with a click id.
@@ -165,6 +166,8 @@ pub struct CampaignBody {
     max_links: Option<NonZeroU64>,
     /// Name of the query parameter with the id of the visit; `null` for none.
     click_id: Option<String>,
+    #[serde(flatten)]
+    plan: PlanBody,
     /// Number of links that were created in the campaign, those included that have ended or were deleted; only in
     /// answers about one campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,6 +204,9 @@ impl CampaignBody {
             defaults: DefaultsBody::new(&campaign.defaults),
             max_links: campaign.max_links,
             click_id: campaign.click_id.as_ref().map(|it| it.name().to_owned()),
+            plan: PlanBody::of(campaign.plan.as_deref(), |target| {
+                campaign.target.named(target)
+            }),
             links_created: None,
             revision: campaign.revision,
             created_at: campaign.created_at,

@@ -27,7 +27,13 @@ impl Faults<'_> {
 
     /// Notes a fault within the member.
     pub fn refuse_at(&mut self, step: &str, detail: impl Into<String>) {
-        self.errors.push(fault(&[self.name, step], detail));
+        self.refuse_within(&[step], detail);
+    }
+
+    /// Notes a fault deep within the member.
+    pub fn refuse_within(&mut self, path: &[&str], detail: impl Into<String>) {
+        let path = [&[self.name], path].concat();
+        self.errors.push(fault(&path, detail));
     }
 }
 

@@ -36,10 +36,29 @@ impl Faults<'_> {
         members: Map<String, Value>,
         read: impl FnOnce(&mut Fields) -> T,
     ) -> T {
+        self.below("", members, read)
+    }
+
+    /// As [`Faults::within`] for an item of a list of objects.
+    pub fn within_item<T>(
+        &mut self,
+        place: usize,
+        members: Map<String, Value>,
+        read: impl FnOnce(&mut Fields) -> T,
+    ) -> T {
+        self.below(&format!("/{place}"), members, read)
+    }
+
+    fn below<T>(
+        &mut self,
+        path: &str,
+        members: Map<String, Value>,
+        read: impl FnOnce(&mut Fields) -> T,
+    ) -> T {
         let mut inner = Fields::new(members);
         let value = read(&mut inner);
         let faults = inner.faults().into_iter().map(|inner| FieldError {
-            pointer: format!("/{}{}", self.name, inner.pointer),
+            pointer: format!("/{}{path}{}", self.name, inner.pointer),
             ..inner
         });
         self.errors.extend(faults);
@@ -98,6 +117,11 @@ impl Fields {
     pub fn is_refused(&self, name: &str) -> bool {
         let is_of_member = |error: &FieldError| error.pointer.split('/').nth(1) == Some(name);
         self.errors.iter().any(is_of_member)
+    }
+
+    /// Returns whether no fault has been noted so far.
+    pub fn is_faultless(&self) -> bool {
+        self.errors.is_empty()
     }
 
     /// Returns whether an unread member is present and not `null`.

@@ -196,7 +196,7 @@ pub(super) fn text(value: Value, faults: &mut Faults<'_>) -> Option<String> {
     expect(text, faults, "a string")
 }
 
-fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
+pub(super) fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
     let members = match value {
         Value::Object(members) => Some(members),
         _ => None,
@@ -204,7 +204,7 @@ fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
     expect(members, faults, "an object")
 }
 
-fn list(value: Value, faults: &mut Faults<'_>, must: &str) -> Option<Vec<Value>> {
+pub(super) fn list(value: Value, faults: &mut Faults<'_>, must: &str) -> Option<Vec<Value>> {
     let values = match value {
         Value::Array(values) => Some(values),
         _ => None,
@@ -213,7 +213,7 @@ fn list(value: Value, faults: &mut Faults<'_>, must: &str) -> Option<Vec<Value>>
 }
 
 /// Checks each item of a list and notes each fault at the item's index; returns the valid ones.
-fn items<T, E: ToString>(
+pub(super) fn items<T, E: ToString>(
     values: &[Value],
     faults: &mut Faults<'_>,
     check: impl Fn(&str) -> Result<T, E>,

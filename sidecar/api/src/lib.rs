@@ -20,6 +20,7 @@ pub mod link;
 pub mod members;
 pub mod message;
 pub mod receipt;
+pub mod rules;
 pub mod schema;
 pub mod webhook;
 pub mod words;

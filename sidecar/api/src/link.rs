@@ -9,6 +9,7 @@ use super::kinds::link::{
 use super::kinds::{Count, Status, Truth};
 use super::members::request;
 use super::members::{Always, Emptied, Member, Members, Optional, Required, members};
+use super::rules::PlanMembers;
 
 members! {
     /// The settings of a link, for new links and for changes.
@@ -72,15 +73,15 @@ members! {
 
 request! {
     /// A new link. It needs `longUrl`, or `campaignId` with `parameters`: then the campaign defines `longUrl`,
-    /// `utm`, `redirectStatus` and `forwardQuery`.
-    pub NewLink: New, required [], of LinkTarget, LinkSettings, LinkIssue
+    /// `utm`, `redirectStatus`, `forwardQuery`, `rules` and the targets instead of answers.
+    pub NewLink: New, required [], of LinkTarget, PlanMembers, LinkSettings, LinkIssue
 }
 
 request! {
     /// A change of a link. Absent members stay as they are, `null` removes a member that can be absent. A link
-    /// of a campaign has no `longUrl`, `utm`, `redirectStatus` and `forwardQuery` of its own, another link has
-    /// no `parameters`.
-    pub LinkPatch: Patch, required [], of LinkTarget, LinkSettings
+    /// of a campaign has no `longUrl`, `utm`, `redirectStatus`, `forwardQuery`, `rules` and targets instead of answers of
+    /// its own, another link has no `parameters`.
+    pub LinkPatch: Patch, required [], of LinkTarget, PlanMembers, LinkSettings
 }
 
 /// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
@@ -111,6 +112,7 @@ pub const EXPORTED: [&str; 20] = [
 pub fn members() -> impl Iterator<Item = &'static Member> {
     let tables = [
         LinkTarget::MEMBERS,
+        PlanMembers::MEMBERS,
         LinkSettings::MEMBERS,
         LinkIssue::MEMBERS,
     ];

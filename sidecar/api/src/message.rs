@@ -4,6 +4,7 @@ use super::kinds::link::MessageText;
 use super::link::{LinkIssue, LinkSettings, LinkTarget};
 use super::members::request;
 use super::members::{Required, members};
+use super::rules::PlanMembers;
 
 members! {
     /// The text of a message.
@@ -18,5 +19,5 @@ members! {
 request! {
     /// A message. Its other members are those of each new link, without `longUrl`. `parameters` has the values of the
     /// text's variables, and those of the campaign's target.
-    pub NewMessage: New, required ["text"], of Message, LinkTarget, LinkSettings, LinkIssue
+    pub NewMessage: New, required ["text"], of Message, LinkTarget, PlanMembers, LinkSettings, LinkIssue
 }

@@ -156,7 +156,10 @@ impl Campaign {
     /// The record that stands for the campaign in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
-            let paused = self.plan.as_ref().and_then(|it| it.instead(Instead::Paused));
+            let paused = self
+                .plan
+                .as_ref()
+                .and_then(|it| it.instead(Instead::Paused));
             return plan::record_instead(
                 paused.filter(|_| self.revoked_at.is_none()),
                 self.revision,

@@ -10,7 +10,9 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::parameters::Parameters;
-use vocabulary::{CampaignLinkRecord, Code, Instead, LinkRecord, Phase, Record, RedirectStatus, Validity};
+use vocabulary::{
+    CampaignLinkRecord, Code, Instead, LinkRecord, Phase, Record, RedirectStatus, Validity,
+};
 
 use crate::codes::strategy::CodeOrigin;
 use crate::plan::{self, Plan, PlanChange};
@@ -194,9 +196,10 @@ impl Link {
         if self.plan.is_none() && change.is_empty() {
             return;
         }
-        self.plan = self.destination.target().and_then(|target| {
-            Plan::of_link(change.text_after(self.plan.as_deref()), target)
-        });
+        self.plan = self
+            .destination
+            .target()
+            .and_then(|target| Plan::of_link(change.text_after(self.plan.as_deref()), target));
     }
 
     /// The members, by the API's names, in which the link is not as another one is.

@@ -7,7 +7,9 @@ mod rule;
 use vocabulary::plan::{self, Section, push_section};
 use vocabulary::target::{is_servable, with_click_id_parameter};
 use vocabulary::template::Template;
-use vocabulary::{Code, ExpandError, Instead, LinkRecord, Record, Parameters, RedirectStatus, Validity};
+use vocabulary::{
+    Code, ExpandError, Instead, LinkRecord, Parameters, Record, RedirectStatus, Validity,
+};
 
 use crate::campaign::{CampaignTarget, ClickParameter};
 use crate::link::ParameterValues;
@@ -193,9 +195,7 @@ impl PlanChange {
         };
         for (of, change) in Instead::ALL.into_iter().zip(&self.instead) {
             let present = before.and_then(|it| it.instead(of));
-            let target = change
-                .as_ref()
-                .map_or(present, |change| change.as_deref());
+            let target = change.as_ref().map_or(present, |change| change.as_deref());
             if let Some(target) = target {
                 let mut section = Vec::new();
                 push_section(&mut section, of.letter(), target.as_bytes());

@@ -21,7 +21,16 @@ static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
 /// The members that a link takes from its campaign.
-const OF_CAMPAIGN: [&str; 4] = ["longUrl", "utm", "redirectStatus", "forwardQuery"];
+const OF_CAMPAIGN: [&str; 8] = [
+    "longUrl",
+    "utm",
+    "redirectStatus",
+    "forwardQuery",
+    "rules",
+    "expiredTarget",
+    "pausedTarget",
+    "notYetTarget",
+];
 
 /// The campaigns that some links or requests name, as they are.
 #[derive(Default)]

@@ -18,9 +18,10 @@ use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::{KeyPolicy, Scope};
 use shortlink_core::campaign::{
-    Campaign, CampaignChange, CampaignDefaults, CampaignTarget, ClickParameter,
+    Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget, ClickParameter,
 };
 use shortlink_core::link::Second;
+use shortlink_core::plan::PlanChange;
 use shortlink_core::ports::QuotaOwner;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
@@ -30,7 +31,7 @@ use vocabulary::{CampaignId, Validity};
 use super::app::{App, SharedApp};
 use super::auth::{MayReadCampaigns, MayWriteCampaigns, own_ids};
 use super::extract::{Domains, JsonObject, in_path};
-use super::link_members::check_codes;
+use super::link_members::{PLAN_TOO_LONG, check_codes, read_plan};
 use super::operation::parameter::{number, of, parameters};
 use super::operation::{Operation, operations};
 use super::problem::Problem;
@@ -108,6 +109,14 @@ async fn create(
     let target = fields.required("longUrl", target);
     let click_id = given.click_id.flatten();
     check_click_id(&mut fields, click_id.as_ref(), target.as_ref());
+    let plan = read_campaign_plan(
+        &app,
+        &mut fields,
+        Usage::New,
+        target.as_ref(),
+        &domains.own,
+        &caller,
+    );
     let bounds = (given.valid_since, given.valid_until);
     let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
     let defaults = given
@@ -117,7 +126,7 @@ async fn create(
     let name = name.ok_or_else(Problem::internal)?;
     let target = target.ok_or_else(Problem::internal)?;
     let key = caller.key().id.clone();
-    let new = Campaign {
+    let mut new = Campaign {
         redirect_status: given.redirect_status.unwrap_or(app.default_redirect_status),
         forward_query: given.forward_query.unwrap_or(false),
         validity: validity.unwrap_or_default(),
@@ -128,6 +137,8 @@ async fn create(
         click_id: click_id.map(|name| ClickParameter::new(name, &target)),
         ..Campaign::new(name, target, key, app.clock.now())
     };
+    new.plan_anew(&plan);
+    check_plan(&new)?;
     let stored = app.campaigns.create(new).await?;
     let location = format!("/v1/campaigns/{}", stored.campaign.id);
     let body = Json(WrittenBody::new(&stored, &caller, &app));
@@ -189,6 +200,14 @@ async fn change(
     let click_id = given.click_id.clone().unwrap_or(before);
     let after = target.as_ref().unwrap_or(&present.target);
     check_click_id(&mut fields, click_id.as_ref(), Some(after));
+    let plan = read_campaign_plan(
+        &app,
+        &mut fields,
+        Usage::Patch,
+        Some(after),
+        &domains.own,
+        &caller,
+    );
     let bounds = (given.valid_since, given.valid_until);
     let change = CampaignChange {
         name: given.name,
@@ -203,8 +222,12 @@ async fn change(
         target,
         max_links: given.max_links,
         click_id: given.click_id,
+        plan,
     };
     fields.finish()?;
+    if let CampaignEdit::Changed(changed) = present.change(&change, app.clock.now()) {
+        check_plan(&changed)?;
+    }
     let changed = app.campaigns.change(id, change, &caller.key().id);
     answer_found(changed.await, &caller, &app)
 }
@@ -287,14 +310,59 @@ fn check_target(
     own: &OwnHosts,
     caller: &Caller,
 ) -> Option<CampaignTarget> {
-    let checked = CampaignTarget::parse(text, declared, app.policy, own);
-    let target = fields.checked("longUrl", checked)?;
+    let target = parse_target(app, text, declared, own, caller);
+    fields.checked("longUrl", target)
+}
+
+/// Checks a target against the rules for all and for the caller; an error is worded for the caller.
+fn parse_target(
+    app: &SharedApp,
+    text: &str,
+    declared: &[String],
+    own: &OwnHosts,
+    caller: &Caller,
+) -> Result<CampaignTarget, String> {
+    let target = CampaignTarget::parse(text, declared, app.policy, own);
+    let target = target.map_err(|error| error.to_string())?;
     // The host has no places, so that it is that of every link.
     let of_all = Target::from_stored(target.template().to_owned());
     let allowed = app
         .target_domains
         .check(&of_all, caller.key().policy.allowed_domains.as_ref());
-    fields.checked("longUrl", allowed).map(|()| target)
+    allowed.map(|()| target).map_err(|error| error.to_string())
+}
+
+/// Reads rules and targets instead of answers for a campaign with a target, whose parameters they have.
+fn read_campaign_plan(
+    app: &SharedApp,
+    fields: &mut Fields,
+    usage: Usage,
+    target: Option<&CampaignTarget>,
+    own: &OwnHosts,
+    caller: &Caller,
+) -> PlanChange {
+    let names = target.map(CampaignTarget::names).unwrap_or_default();
+    read_plan(fields, usage, |text| {
+        let parsed = parse_target(app, text, names, own, caller)?;
+        match parsed.names().get(names.len()) {
+            // Without a target, that is a fault of its own.
+            Some(name) if target.is_some() => Err(format!(
+                "names the parameter {name}, which the campaign has not"
+            )),
+            _ => Ok(parsed.template().to_owned()),
+        }
+    })
+}
+
+/// Checks that the record of a campaign can have its plan.
+fn check_plan(campaign: &Campaign) -> Result<(), Problem> {
+    let has_click_id = campaign.click_id.is_some();
+    match &campaign.plan {
+        Some(plan) if !plan.fits_campaign(has_click_id) => {
+            Err(Problem::invalid("/rules", PLAN_TOO_LONG))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the target of a campaign can have the parameter with a click id.

@@ -7,10 +7,12 @@ use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::kinds::whole;
 use shortlink_api::link::{LinkIssue, LinkSettings, LinkTarget};
 use shortlink_api::members::{Members, Usage};
+use shortlink_api::rules::PlanMembers;
 use shortlink_core::api_key::KeyPolicy;
 use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
+use shortlink_core::plan::{INSTEAD_NAMES, Plan, PlanChange, Rule, rules_text};
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
@@ -32,6 +34,16 @@ pub(super) fn read_members(
     let has_target = fields.has("longUrl");
     let target = LinkTarget::read(fields, usage);
     let target = check_target(app, fields, target, has_target, own, caller);
+    let plan = read_plan(fields, usage, |text| {
+        let target = parse_target(app, text, own, caller)?;
+        Ok(target.as_str().to_owned())
+    });
+    if usage == Usage::New
+        && let Some(target) = &target
+        && !Plan::of_link(plan.text_after(None), target).is_none_or(|plan| plan.fits_link())
+    {
+        fields.refuse("rules", PLAN_TOO_LONG);
+    }
     let mut change = Change::from(LinkSettings::read(fields, usage));
     let now = app.clock.now();
     if change
@@ -45,7 +57,62 @@ pub(super) fn read_members(
     if is_never_valid(change.valid_since.flatten(), change.valid_until.flatten()) {
         fields.refuse("validUntil", "must be later than validSince");
     }
-    Change { target, ..change }
+    Change {
+        target,
+        plan,
+        ..change
+    }
+}
+
+/// Checks a target against the rules for all and for the caller; an error is worded for the caller.
+fn parse_target(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Result<Target, String> {
+    let target = Target::parse(text, app.policy, own).map_err(|error| error.to_string())?;
+    let allowed = app
+        .target_domains
+        .check(&target, caller.key().policy.allowed_domains.as_ref());
+    allowed.map(|()| target).map_err(|error| error.to_string())
+}
+
+/// The fault of a plan that no record can have.
+pub(super) const PLAN_TOO_LONG: &str =
+    "are too long together with longUrl and the targets instead of answers: at most 16384 bytes";
+
+/// Reads rules and targets instead of answers; `check` makes the target that is stored out of a given one.
+pub(super) fn read_plan(
+    fields: &mut Fields,
+    usage: Usage,
+    check: impl Fn(&str) -> Result<String, String>,
+) -> PlanChange {
+    let given = PlanMembers::read(fields, usage);
+    let rules = given.rules.map(|given| {
+        let mut rules = Vec::with_capacity(given.len());
+        for (place, rule) in given.into_iter().enumerate() {
+            match check(&rule.long_url) {
+                Ok(target) => rules.push(Rule {
+                    conditions: rule.conditions,
+                    target,
+                }),
+                Err(detail) => {
+                    fields.refuse_at(&["rules", &place.to_string(), "longUrl"], detail);
+                }
+            }
+        }
+        rules_text(&rules)
+    });
+    let mut instead = [
+        given.expired_target,
+        given.paused_target,
+        given.not_yet_target,
+    ];
+    for (name, given) in INSTEAD_NAMES.into_iter().zip(&mut instead) {
+        if let Some(Some(text)) = given {
+            match fields.checked(name, check(text)) {
+                Some(target) => *text = target,
+                None => *given = None,
+            }
+        }
+    }
+    PlanChange { rules, instead }
 }
 
 fn check_target(
@@ -57,11 +124,8 @@ fn check_target(
     caller: &Caller,
 ) -> Option<Target> {
     let target = given.long_url.and_then(|text| {
-        let target = fields.checked("longUrl", Target::parse(&text, app.policy, own))?;
-        let allowed = app
-            .target_domains
-            .check(&target, caller.key().policy.allowed_domains.as_ref());
-        fields.checked("longUrl", allowed).map(|()| target)
+        let target = parse_target(app, &text, own, caller);
+        fields.checked("longUrl", target)
     });
     let Some(utm) = given.utm.flatten() else {
         return target;

@@ -192,6 +192,10 @@ async fn change(
         (change.target.is_some(), "/longUrl"),
         (change.redirect_status.is_some(), "/redirectStatus"),
         (change.forward_query.is_some(), "/forwardQuery"),
+        (change.plan.rules.is_some(), "/rules"),
+        (change.plan.instead[0].is_some(), "/expiredTarget"),
+        (change.plan.instead[1].is_some(), "/pausedTarget"),
+        (change.plan.instead[2].is_some(), "/notYetTarget"),
     ];
     let (pointer, detail) = match change.valid_until {
         Some(_) => ("/validUntil", "must be later than the link's validSince"),

@@ -26,6 +26,7 @@ use shortlink_service::codes::strategy::DrawError;
 use shortlink_service::keys::KeyError;
 use shortlink_service::new_link::{LinkError, NoCode};
 
+use super::link_members::PLAN_TOO_LONG;
 use super::webhooks::too_many;
 
 /// The seconds after which a client should retry when a dependency is unavailable.
@@ -369,6 +370,7 @@ impl From<LinkError> for Problem {
                 Refusal::Revoked => Self::revoked(),
                 Refusal::OtherRevision { revision } => Self::other_revision(revision),
                 Refusal::NeverValid => Self::invalid("", "the link would end before it begins"),
+                Refusal::PlanTooLong => Self::invalid("/rules", PLAN_TOO_LONG),
                 Refusal::OfCampaign => {
                     Self::invalid("", "the link's campaign defines its target and redirect")
                 }

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ALLOW, LOCATION, RETRY_AFTER};
+use axum::http::header::{ACCEPT_LANGUAGE, ALLOW, AsHeaderName, LOCATION, RETRY_AFTER, USER_AGENT};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing;
@@ -15,6 +15,7 @@ use shortlink_core::query::with_forwarded;
 use shortlink_service::resolve::ResolveError;
 use vocabulary::RedirectStatus;
 use vocabulary::judge::Answer;
+use vocabulary::plan::Visitor;
 use vocabulary::target::with_click_id;
 
 use super::app::SharedApp;
@@ -36,6 +37,15 @@ const CLICK: &str = "x-shortlink-click";
 
 /// The code of the link, for the visit that nginx records, unless it is that of the request.
 const FOLLOWED: &str = "x-shortlink-code";
+
+/// The visitor's country, or region with its country, from nginx.
+const PLACE: &str = "x-shortlink-place";
+
+/// The visitor's address, from nginx.
+const ADDRESS: &str = "x-shortlink-address";
+
+/// The name of the rule that chose the target, for the visit that nginx records.
+const VARIANT: &str = "x-shortlink-variant";
 
 /// The paths of this operation.
 pub(super) const PATHS: &str = "/resolve/{*path}";
@@ -83,17 +93,60 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     // The path is not decoded: codes have no characters that need encoding.
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
-    let resolved = app.resolver.resolve(code.as_bytes()).await;
-    let (answer, followed) = match resolved {
-        Ok((answer, followed)) => (Ok(answer), followed),
-        Err(error) => (Err(error), None),
+    let visitor = Behind(&headers);
+    let resolved = app.resolver.resolve(code.as_bytes(), &visitor).await;
+    let (answer, followed, variant) = match resolved {
+        Ok(it) => (Ok(it.answer), it.followed, it.variant),
+        Err(error) => (Err(error), None, None),
     };
     let mut response = respond(&app, &headers, code, answer);
     let followed = followed.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     if let Some(followed) = followed {
         response.headers_mut().insert(FOLLOWED, followed);
     }
+    let variant = variant.and_then(|it| HeaderValue::from_str(&it).ok());
+    if let Some(variant) = variant {
+        response.headers_mut().insert(VARIANT, variant);
+    }
     response
+}
+
+/// The visitor behind nginx, as the headers of the request tell.
+struct Behind<'a>(&'a HeaderMap);
+
+impl Behind<'_> {
+    fn header(&self, name: impl AsHeaderName) -> &[u8] {
+        self.0.get(name).map_or(b"", HeaderValue::as_bytes)
+    }
+}
+
+impl Visitor for Behind<'_> {
+    fn user_agent(&self) -> &[u8] {
+        self.header(USER_AGENT)
+    }
+
+    fn accept_language(&self) -> &[u8] {
+        self.header(ACCEPT_LANGUAGE)
+    }
+
+    fn country(&self) -> &[u8] {
+        let place = self.header(PLACE);
+        place.split(|&byte| byte == b'-').next().unwrap_or_default()
+    }
+
+    fn region(&self) -> &[u8] {
+        let place = self.header(PLACE);
+        let dash = place.iter().position(|&byte| byte == b'-');
+        dash.map_or(b"", |dash| &place[dash + 1..])
+    }
+
+    fn query(&self) -> &[u8] {
+        self.header(QUERY)
+    }
+
+    fn address(&self) -> &[u8] {
+        self.header(ADDRESS)
+    }
 }
 
 fn respond(

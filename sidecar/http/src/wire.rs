@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_api::link::LinkSettingsBody;
+use shortlink_api::rules::PlanBody;
 use shortlink_core::api_key::{ApiKey, Scope};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::codes::strategy::CodeOrigin;
@@ -99,6 +100,8 @@ struct MembersBody {
     #[schemars(with = "BTreeMap<String, String>")]
     parameters: Option<BTreeMap<String, String>>,
     #[serde(flatten)]
+    plan: PlanBody,
+    #[serde(flatten)]
     settings: LinkSettingsBody,
 }
 
@@ -119,6 +122,7 @@ impl MembersBody {
             long_url: link.destination.target().map(|it| it.as_str().to_owned()),
             campaign_id: link.destination.campaign().map(|id| id.to_string()),
             parameters,
+            plan: PlanBody::of(link.plan.as_deref(), str::to_owned),
             settings,
         }
     }

@@ -16,7 +16,8 @@ use shortlink_store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use vocabulary::judge::{Answer, MissReason, judge};
-use vocabulary::{CampaignId, Code, CodeRules, ExpandError, Verdict};
+use vocabulary::plan::Visitor;
+use vocabulary::{CampaignId, Code, CodeRules, ExpandError, Plan, Verdict};
 
 pub use replica::Replica;
 
@@ -48,6 +49,17 @@ pub enum ResolveError {
     /// The campaign's target and the link's values yield no target.
     #[error("the link's values do not fit the target of its campaign: {0}")]
     Expand(ExpandError),
+}
+
+/// The result of resolving a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The answer, which is not a miss and has no plan.
+    pub answer: Answer<String>,
+    /// The code of the link, unless it is the text that was asked for.
+    pub followed: Option<Code>,
+    /// The name of the rule that chose the target.
+    pub variant: Option<String>,
 }
 
 /// Resolves codes.
@@ -87,20 +99,25 @@ impl Resolver {
         Self { replica, ..self }
     }
 
-    /// Resolves the text that a path names; the answer is not a miss. Also returns the code of the link, unless it is that
-    /// text.
+    /// Resolves the text that a path names, for a visitor.
     ///
     /// # Errors
     /// Fails if SQL fails or is slow. An error never means that the link does not exist.
     pub async fn resolve(
         &self,
         text: &[u8],
-    ) -> Result<(Answer<String>, Option<Code>), ResolveError> {
+        visitor: &impl Visitor,
+    ) -> Result<Resolved, ResolveError> {
+        let unknown = Resolved {
+            answer: Answer::Unknown,
+            followed: None,
+            variant: None,
+        };
         let Ok(code) = Code::parse(text) else {
-            return Ok((Answer::Unknown, None));
+            return Ok(unknown);
         };
         if self.rules.judge(&code) == Verdict::WrongCheck {
-            return Ok((Answer::Unknown, None));
+            return Ok(unknown);
         }
         for candidate in self.rules.candidates(&code) {
             let mut spelling = candidate;
@@ -114,10 +131,50 @@ impl Resolver {
                 answer = self.resolve_code(own).await?;
             }
             if answer != Answer::Unknown {
-                return Ok((answer, Some(spelling).filter(|it| *it != code)));
+                let (answer, variant) = self.chosen(answer, &spelling, visitor);
+                return Ok(Resolved {
+                    answer,
+                    followed: Some(spelling).filter(|it| *it != code),
+                    variant,
+                });
             }
         }
-        Ok((Answer::Unknown, None))
+        Ok(unknown)
+    }
+
+    /// Chooses the target for a visitor if the answer has a plan; also returns the name of the rule.
+    fn chosen(
+        &self,
+        answer: Answer<String>,
+        code: &Code,
+        visitor: &impl Visitor,
+    ) -> (Answer<String>, Option<String>) {
+        let Answer::Redirect {
+            status,
+            forwards_query,
+            has_click_id,
+            is_plan: true,
+            instead_of,
+            target,
+        } = answer
+        else {
+            return (answer, None);
+        };
+        let now = since_1970(self.clock.now());
+        let plan = Plan::from_checked(target.as_bytes());
+        let Some(choice) = plan.choose(code, visitor, now) else {
+            return (Answer::Miss(MissReason::Unreadable), None);
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let answer = Answer::Redirect {
+            status,
+            forwards_query,
+            has_click_id,
+            is_plan: false,
+            instead_of,
+            target: text(choice.target),
+        };
+        (answer, choice.variant.map(text))
     }
 
     /// Resolves one code.
@@ -244,4 +301,4 @@ pub(super) async fn find(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

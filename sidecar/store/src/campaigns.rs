@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, AuditEntry, ChangedBy};
 use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget, ClickParameter};
+use shortlink_core::plan::Plan;
 use shortlink_core::ports::{CampaignEditor, StoreError};
 use shortlink_core::webhook::EventType;
 use vocabulary::{CampaignId, Validity};
@@ -17,10 +18,10 @@ use super::{Store, audit, defaults};
 
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, target, parameters, redirect_status, forward_query, revision, \
-     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults, max_links, click_id";
+     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults, max_links, click_id, plan";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16";
 
 /// The other columns.
 const FIXED: &str = "created_at, created_by, external_id";
@@ -105,7 +106,7 @@ async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $16, $17, $18) RETURNING id"
+        ", $17, $18, $19) RETURNING id"
     );
     let Campaign {
         created_at,
@@ -153,7 +154,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $16"
+            ") WHERE id = $17"
         );
         let values = [&values(campaign)[..], args![id]].concat();
         db.run(sql, &values).await?;
@@ -232,7 +233,7 @@ pub(super) async fn find_campaigns(
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(campaign: &Campaign) -> [Value<'_>; 15] {
+fn values(campaign: &Campaign) -> [Value<'_>; 16] {
     let number = |number: Option<std::num::NonZeroU64>| number.map(std::num::NonZeroU64::get);
     [
         (&campaign.name).into(),
@@ -252,6 +253,7 @@ fn values(campaign: &Campaign) -> [Value<'_>; 15] {
         defaults::to_json(&campaign.defaults).into(),
         number(campaign.max_links).into(),
         campaign.click_id.as_ref().map(ClickParameter::name).into(),
+        campaign.plan.as_ref().map(|plan| plan.text()).into(),
     ]
 }
 
@@ -262,8 +264,12 @@ fn read(row: &Row) -> Result<Campaign, sqlx::Error> {
     let validity = Validity::new(row.find("valid_since")?, row.find("valid_until")?);
     let target = CampaignTarget::from_stored(row.get("target")?, names);
     let click_id: Option<String> = row.find("click_id")?;
+    let click_id = click_id.map(|name| ClickParameter::new(name, &target));
+    let plan: Option<String> = row.find("plan")?;
+    let plan = plan.and_then(|text| Plan::of_campaign(text, &target, click_id.as_ref()));
     Ok(Campaign {
-        click_id: click_id.map(|name| ClickParameter::new(name, &target)),
+        plan,
+        click_id,
         target,
         id: row.get("id")?,
         name: row.get("name")?,

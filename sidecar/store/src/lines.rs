@@ -19,7 +19,7 @@ use crate::value::invalid;
 macro_rules! line {
     () => {
         "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision, revoked_at / 1000) \
-         WHEN NOT forward_query AND valid_since IS NULL AND paused_at IS NULL \
+         WHEN NOT forward_query AND valid_since IS NULL AND paused_at IS NULL AND plan IS NULL \
          THEN concat_ws(' ', code, \
          CASE WHEN campaign_id IS NULL THEN CAST(redirect_status AS TEXT) \
          ELSE 'C' || campaign_id END, \

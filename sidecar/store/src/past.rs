@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Destination, Link, Second};
+use shortlink_core::plan::Plan;
 use shortlink_core::target::Target;
 use vocabulary::RedirectStatus;
 
@@ -41,6 +42,8 @@ pub(super) struct Past {
     note: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 impl Past {
@@ -59,6 +62,7 @@ impl Past {
             external_id: link.external_id.clone(),
             note: link.note.clone(),
             tags: link.tags.clone(),
+            plan: link.plan.as_ref().map(|it| it.text().to_owned()),
         }
     }
 
@@ -93,6 +97,10 @@ impl Past {
         };
         Some(Link {
             code: now.code,
+            plan: destination
+                .target()
+                .zip(self.plan)
+                .and_then(|(target, text)| Plan::of_link(text, target)),
             destination,
             redirect_status: RedirectStatus::from_code(self.redirect_status)?,
             forward_query: self.forward_query,
@@ -135,6 +143,10 @@ mod tests {
             external_id: Some("order 7".to_owned()),
             note: Some("two\nlines \"quoted\"".to_owned()),
             tags: vec!["a".to_owned(), "ü".to_owned()],
+            plan: Plan::of_link(
+                "R25:d=i https://e.example/app".to_owned(),
+                &Target::from_stored("https://example.com/a".to_owned()),
+            ),
             ..link("abc")
         };
         let of_campaign = Link {
@@ -142,6 +154,7 @@ mod tests {
                 id: CampaignId::FIRST,
                 values: ParameterValues::from_stored("Wien&b%20c".to_owned()),
             },
+            plan: None,
             ..full.clone()
         };
         for link in [link("abc"), full, of_campaign] {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Destination, Link};
+use shortlink_core::plan::Plan;
 use shortlink_core::target::Target;
 use vocabulary::{CampaignId, Code};
 
@@ -22,18 +23,19 @@ macro_rules! columns {
     () => {
         "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, upload_id, \
          strategy, target, campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
-         external_id, note, tags"
+         external_id, note, tags, plan"
     };
 }
 pub(super) use columns;
 
 /// The number of the [`columns!`].
-pub(super) const WIDTH: usize = 20;
+pub(super) const WIDTH: usize = 21;
 
 /// The types of the [`columns!`] in PostgreSQL.
 pub(super) const TYPES: [&str; WIDTH] = [
     "text", "bigint", "bigint", "bigint", "bigint", "bigint", "text", "bigint", "bigint", "text",
     "bigint", "text", "boolean", "bigint", "bigint", "bigint", "bigint", "text", "text", "text",
+    "text",
 ];
 
 /// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
@@ -122,6 +124,7 @@ pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
         (&link.external_id).into(),
         (&link.note).into(),
         of_tags(&link.tags).into(),
+        link.plan.as_ref().map(|plan| plan.text()).into(),
     ]
 }
 
@@ -244,6 +247,7 @@ pub(super) fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, s
 
 /// Reads a link.
 pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
+    let plan: Option<String> = row.find("plan")?;
     let destination = match row.find("target")? {
         Some(target) => Destination::Target(Target::from_stored(target)),
         None => Destination::Campaign {
@@ -251,8 +255,10 @@ pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
             values: ParameterValues::from_stored(row.find("parameters")?.unwrap_or_default()),
         },
     };
+    let plan = destination.target().zip(plan);
     Ok(Link {
         code: row.get("code")?,
+        plan: plan.and_then(|(target, text)| Plan::of_link(text, target)),
         destination,
         redirect_status: row.get("redirect_status")?,
         forward_query: row.get("forward_query")?,

@@ -93,8 +93,13 @@ impl CampaignTarget {
 
     /// The target with names in braces, as it was written.
     pub fn with_names(&self) -> String {
-        let mut text = self.template.clone();
-        for place in Template::from_checked(self.template.as_bytes()).places() {
+        self.named(&self.template)
+    }
+
+    /// Another template with the names of this one in braces.
+    pub fn named(&self, template: &str) -> String {
+        let mut text = template.to_owned();
+        for place in Template::from_checked(template.as_bytes()).places() {
             if let Place::Parameter(number) = place
                 && let Some(name) = self.names.get(number)
             {

@@ -51,6 +51,7 @@ impl ResultBody {
             BulkOutcome::Unknown => Some(no_such_link()),
             BulkOutcome::Revoked => refused(Refusal::Revoked),
             BulkOutcome::NeverValid => refused(Refusal::NeverValid),
+            BulkOutcome::PlanTooLong => refused(Refusal::PlanTooLong),
             BulkOutcome::OfCampaign => refused(Refusal::OfCampaign),
             BulkOutcome::OfNoCampaign => refused(Refusal::OfNoCampaign),
         };

@@ -166,9 +166,9 @@ fn edge(
 
 async fn fallback(resolver: &Resolver, code: &Code) -> Response {
     match resolver
-        .resolve(code.as_bytes())
+        .resolve(code.as_bytes(), &crate::resolve::tests::Phone)
         .await
-        .map(|(answer, _)| answer)
+        .map(|it| it.answer)
     {
         Ok(judge::Answer::Redirect { target, status, .. }) => (status.code(), Some(target)),
         Ok(judge::Answer::Gone) => (410, None),

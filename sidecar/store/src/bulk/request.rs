@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use shortlink_core::bulk::{BulkAction, NewBulkJob, SelectedBy, Selection};
 use shortlink_core::link::{Change, Second, UploadId};
+use shortlink_core::plan::PlanChange;
 use shortlink_core::target::Target;
 use vocabulary::{CampaignId, RedirectStatus};
 
@@ -72,6 +73,27 @@ struct Changed {
     note: Option<Option<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tags: Option<Vec<String>>,
+    /// As they stand in a stored plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<String>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    expired_target: Option<Option<String>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    paused_target: Option<Option<String>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    not_yet_target: Option<Option<String>>,
 }
 
 /// Reads a member that is there, be it `null`.
@@ -90,6 +112,7 @@ impl Changed {
         let second = |bound: Option<Option<Second>>| {
             bound.map(|it| it.map(|second| second.get().cast_signed()))
         };
+        let [expired_target, paused_target, not_yet_target] = change.plan.instead.clone();
         Self {
             target: change
                 .target
@@ -103,6 +126,10 @@ impl Changed {
             external_id: change.external_id.clone(),
             note: change.note.clone(),
             tags: change.tags.clone(),
+            rules: change.plan.rules.clone(),
+            expired_target,
+            paused_target,
+            not_yet_target,
         }
     }
 
@@ -123,6 +150,10 @@ impl Changed {
             values: None,
             redirect_status,
             forward_query: self.forward_query,
+            plan: PlanChange {
+                rules: self.rules,
+                instead: [self.expired_target, self.paused_target, self.not_yet_target],
+            },
             valid_since: second(self.valid_since)?,
             valid_until: second(self.valid_until)?,
             max_visits: self.max_visits,
@@ -223,6 +254,14 @@ mod tests {
             external_id: Some(None),
             note: Some(Some("note".to_owned())),
             tags: Some(Vec::new()),
+            plan: PlanChange {
+                rules: Some(String::new()),
+                instead: [
+                    Some(None),
+                    None,
+                    Some(Some("https://e.example/".to_owned())),
+                ],
+            },
             ..Change::default()
         };
         let campaign = CampaignId::new(7).expect("an id");

@@ -41,6 +41,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0028_sink_server",
     "0029_clicked_visits",
     "0030_spellings",
+    "0031_plans",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

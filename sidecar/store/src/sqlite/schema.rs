@@ -44,6 +44,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0033_sink_server",
     "0034_clicked_visits",
     "0035_spellings",
+    "0036_plans",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
