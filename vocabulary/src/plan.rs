@@ -1,7 +1,7 @@
 //! Plans: what a link leads to when that depends on the visitor, or on whether it is live.
 //!
 //! ```text
-//! T20:https://example.com/R44:d=i;l=de https://apps.example.com/de/app?id=7E23:https://example.com/o
+//! T20:https://example.com/R45:d=i;l=de https://apps.example.com/de/app?id=7E21:https://example.com/o
 //! ```
 //!
 //! A plan is a row of sections: a letter, the length of its text in decimal, a colon, and the text.

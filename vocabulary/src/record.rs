@@ -10,7 +10,7 @@
 //! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
 //! 1 410 8                                 a link that was revoked, or is paused
 //! 1 404 3                                 an unknown code (negative; expires in Redis)
-//! 2 302 7 0 T20:https://example.com/R28:d=i https://apps.example.com/    a link with a plan
+//! 2 302 7 0 T20:https://example.com/R29:d=i https://apps.example.com/    a link with a plan
 //! 1 C4f 7 0 Wien&b%20c                    a link of the campaign 4f: its parameters
 //! c4f Wien&b%20c                          the same with revision 1 and no bounds in time
 //! ```

@@ -85,7 +85,7 @@ request! {
 }
 
 /// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
-pub const EXPORTED: [&str; 20] = [
+pub const EXPORTED: [&str; 21] = [
     "shortCode",
     "longUrl",
     "createdAt",
@@ -106,6 +106,7 @@ pub const EXPORTED: [&str; 20] = [
     "campaignId",
     "parameters",
     "strategy",
+    "plan",
 ];
 
 /// All members that a request for a new link can have.

@@ -86,6 +86,13 @@ impl Plan {
         std::str::from_utf8(target).ok()
     }
 
+    /// All targets behind the default one.
+    pub fn targets(&self) -> Vec<String> {
+        let rules = self.rules().into_iter().map(|rule| rule.target);
+        let instead = Instead::ALL.into_iter().filter_map(|of| self.instead(of));
+        rules.chain(instead.map(str::to_owned)).collect()
+    }
+
     /// Reports whether the record of a link can have it.
     pub fn fits_link(&self) -> bool {
         plan::Plan::parse(self.record(), is_servable, is_servable).is_some()

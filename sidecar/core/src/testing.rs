@@ -57,6 +57,7 @@ pub fn link(code: &str) -> Link {
         destination: Destination::Target(Target::from_stored("https://example.com/a".to_owned())),
         redirect_status: RedirectStatus::Found,
         forward_query: false,
+        plan: None,
         revision: 1,
         valid_since: None,
         valid_until: None,

@@ -28,6 +28,7 @@ mod quotas;
 mod receipts;
 mod reports;
 mod requests;
+mod rules;
 mod targets;
 mod visitors;
 mod visits;

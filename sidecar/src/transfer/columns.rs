@@ -14,7 +14,7 @@ pub struct Column(usize);
 /// The columns that are no settings: their names, and those in other programs' files, as [`normal`]
 /// writes names. If a file has several of them the first counts: where there is a `longUrl` the
 /// `url` is something else.
-const OTHERS: [(&str, &str); 22] = [
+const OTHERS: [(&str, &str); 23] = [
     ("code", "code shortcode slug keyword alias address"),
     (
         "url",
@@ -31,6 +31,7 @@ const OTHERS: [(&str, &str); 22] = [
     ("campaignId", ""),
     ("parameters", ""),
     ("strategy", ""),
+    ("plan", ""),
     ("shortUrl", "shorturl shortlink bitlink link"),
     // From here on, see `Column::forbidding`. Each is read, whichever others the file has.
     ("banned", "banned isbanned"),
@@ -76,9 +77,11 @@ impl Column {
     pub const PARAMETERS: Self = Self(8);
     /// The way in which its code was chosen.
     pub const STRATEGY: Self = Self(9);
+    /// The rules and the targets instead of answers, as they are in a record behind the target.
+    pub const PLAN: Self = Self(10);
     /// The short URL, for files without a column for the code: next to `shortCode` a `shortUrl` adds
     /// nothing.
-    pub const SHORT_URL: Self = Self(10);
+    pub const SHORT_URL: Self = Self(11);
 
     /// Every column: those above, then the settings of links.
     pub fn all() -> impl Iterator<Item = Self> {

@@ -56,6 +56,8 @@ impl Row {
                 json!(link.destination.values().map(ParameterValues::as_str)),
             ),
             ("strategy", json!(link.strategy)),
+            // As it is in a record, behind the target.
+            ("plan", json!(link.plan.as_ref().map(|it| it.text()))),
         ];
         row.extend(others.map(|(name, value)| (name.to_owned(), value)));
         Self(row)
@@ -224,9 +226,9 @@ mod tests {
                 Some(State::Live),
                 "shortCode,longUrl,createdAt,validUntil,redirectStatus,state,revokedAt,revision,\
                  updatedAt,createdBy,validSince,forwardQuery,maxVisits,pausedAt,externalId,note,\
-                 tags,campaignId,parameters,strategy\n\
+                 tags,campaignId,parameters,strategy,plan\n\
                  a,https://example.com/a,2026-01-01T00:00:00Z,,302,live,,1,\
-                 2026-01-01T00:00:00Z,key,,false,,,,,,,,pool\n",
+                 2026-01-01T00:00:00Z,key,,false,,,,,,,,pool,\n",
             ),
             (
                 Format::Ndjson,
@@ -238,7 +240,7 @@ mod tests {
                  \"updatedAt\":\"2026-01-01T00:00:00Z\",\"createdBy\":\"key\",\
                  \"validSince\":null,\"forwardQuery\":false,\"maxVisits\":null,\
                  \"pausedAt\":null,\"externalId\":null,\"note\":null,\"tags\":null,\
-                 \"campaignId\":null,\"parameters\":null,\"strategy\":null}\n",
+                 \"campaignId\":null,\"parameters\":null,\"strategy\":null,\"plan\":null}\n",
             ),
             (Format::Ndjson, Some(State::Expired), ""),
         ] {

@@ -14,6 +14,7 @@ use shortlink_core::campaign::ParameterValues;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Change, Destination, Link, is_never_valid};
+use shortlink_core::plan::{Plan, PlanChange};
 use shortlink_core::target::{OwnHosts, Target, TargetPolicy};
 use vocabulary::record::MAX_REVISION;
 use vocabulary::{CampaignId, Code, CodeRules, Parameters, RedirectStatus, Verdict};
@@ -58,7 +59,10 @@ impl Checks {
         allowed(cells)?;
         let code = self.code(cells)?;
         let destination = self.destination(cells)?;
-        let settings = self.settings(cells)?;
+        let settings = Change {
+            plan: self.plan(cells, &destination)?,
+            ..self.settings(cells)?
+        };
         let paused_at = time(cells, Column::PAUSED)?;
         let revoked_at = time(cells, Column::REVOKED)?;
         let revision = number(cells, Column::REVISION, MAX_REVISION)?;
@@ -141,6 +145,29 @@ impl Checks {
                     format!("the target {fault}"),
                 )
             })
+    }
+
+    /// Reads the rules and the targets instead of answers.
+    fn plan(&self, cells: &Cells, destination: &Destination) -> Result<PlanChange, Refusal> {
+        let Some(given) = text(cells, Column::PLAN)? else {
+            return Ok(PlanChange::default());
+        };
+        let change = PlanChange::of_text(given);
+        let plan = destination
+            .target()
+            .and_then(|target| Plan::of_link(given.to_owned(), target));
+        let plan = plan.filter(|it| it.fits_link() && change.text_after(None) == given);
+        let plan = plan.ok_or_else(|| {
+            let problem = "plan is not as `shortlink export` writes it";
+            Refusal::new("texts that links may not have", problem)
+        })?;
+        for target in plan.targets() {
+            Target::parse(&target, self.policy, &self.own).map_err(|fault| {
+                let problem = format!("a target of the plan {fault}");
+                Refusal::new("targets that links may not have", problem)
+            })?;
+        }
+        Ok(change)
     }
 
     fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
@@ -519,6 +546,24 @@ mod tests {
                 values: ParameterValues::from_stored("Wien&b%20c".to_owned()),
             }
         );
+        let plan = "R25:d=i https://e.example/app";
+        let planned = link(&[(Column::PLAN, plan.as_bytes())]).expect("a link");
+        assert_eq!(
+            planned.plan.map(|it| it.text().to_owned()).as_deref(),
+            Some(plan)
+        );
+        for faulty in [
+            "R25:d=x https://e.example/app",
+            "R25:d=i https://e.example/app ",
+            "R25:d=i https://localhost/app",
+            "Z1:a",
+            "E5:bad  ",
+        ] {
+            assert!(
+                link(&[(Column::PLAN, faulty.as_bytes())]).is_err(),
+                "{faulty}"
+            );
+        }
         let revoked = link(&[(Column::REVOKED, b"2020-01-01")]).expect("a link");
         assert_eq!(revoked.revision, 2);
     }

@@ -66,6 +66,7 @@ mod protocols;
 mod redirects;
 mod reload;
 mod replica;
+mod rules;
 mod run;
 mod schemathesis;
 mod secured_publishing;

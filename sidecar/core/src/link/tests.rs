@@ -1,6 +1,7 @@
 use vocabulary::CampaignId;
 
 use super::*;
+use crate::plan::PlanChange;
 use crate::testing::{link, moment};
 
 fn second(text: &str) -> Option<Second> {
@@ -41,6 +42,10 @@ fn only_a_real_change_makes_a_revision() {
             Change {
                 target: target("https://example.com/a"),
                 values: None,
+                plan: PlanChange {
+                    rules: Some(String::new()),
+                    instead: [const { Some(None) }; 3],
+                },
                 valid_until: Some(None),
                 valid_since: Some(None),
                 max_visits: Some(None),

@@ -1,1 +1,229 @@
+use jiff::Timestamp;
+use vocabulary::plan::{Device, Devices};
 
+use super::*;
+use crate::link::{Change, Destination, Edit, Link, Refusal, Second};
+use crate::records::Records;
+use crate::revised::Revised;
+use crate::testing::{link, moment};
+
+const IOS: &str = "R29:d=i https://apps.example.com/";
+
+fn ios() -> Conditions {
+    Conditions {
+        devices: Devices::default().with(Device::Ios),
+        ..Conditions::default()
+    }
+}
+
+fn share(points: u16, variant: &str) -> Conditions {
+    Conditions {
+        points: Some(points),
+        variant: Some(variant.to_owned()),
+        ..Conditions::default()
+    }
+}
+
+fn rule(conditions: Conditions, target: &str) -> Rule {
+    Rule {
+        conditions,
+        target: target.to_owned(),
+    }
+}
+
+fn instead(of: Instead, target: &str) -> PlanChange {
+    let mut change = PlanChange::default();
+    let place = Instead::ALL.iter().position(|it| *it == of);
+    change.instead[place.expect("one of them")] = Some(Some(target.to_owned()));
+    change
+}
+
+fn planned(plan: PlanChange) -> Link {
+    let settings = Change {
+        plan,
+        ..Change::default()
+    };
+    let now: Timestamp = moment("2026-01-01T00:00:00Z");
+    let plain = link("abc");
+    Link::new(
+        plain.code,
+        plain.destination,
+        settings,
+        "key".to_owned(),
+        now,
+    )
+}
+
+#[test]
+fn rules_are_read_as_they_were_written() {
+    let all = Conditions {
+        devices: Devices::default().with(Device::Ios).with(Device::Other),
+        languages: vec!["de".to_owned(), "pt-BR".to_owned()],
+        places: vec!["DE".to_owned(), "US-CA".to_owned()],
+        since: Second::at(moment("2026-01-01T00:00:00Z")),
+        until: Second::at(moment("2026-02-01T00:00:00Z")),
+        query: Some(("a b&".to_owned(), Some("ü;=,".to_owned()))),
+        points: Some(3000),
+        variant: Some("b".to_owned()),
+    };
+    let any = Conditions {
+        query: Some(("src".to_owned(), None)),
+        ..Conditions::default()
+    };
+    let rules = [
+        rule(all, "https://e.example/all"),
+        rule(any, "https://e.example/any"),
+        rule(share(5000, "c"), "https://e.example/c"),
+    ];
+    let text = rules_text(&rules);
+    assert!(text.contains("s=0.0-3000;v=b "), "{text}");
+    assert!(text.contains("s=0.3000-8000;v=c "), "{text}");
+    let target = Target::from_stored("https://example.com/a".to_owned());
+    let plan = Plan::of_link(text, &target).expect("a plan");
+    assert!(plan.fits_link());
+    assert_eq!(plan.rules(), rules);
+}
+
+#[test]
+fn rules_that_can_never_match_or_hide_others_are_refused() {
+    let never = Conditions {
+        since: Second::at(moment("2026-02-01T00:00:00Z")),
+        until: Second::at(moment("2026-02-01T00:00:00Z")),
+        ..Conditions::default()
+    };
+    let always = Conditions {
+        variant: Some("a".to_owned()),
+        ..Conditions::default()
+    };
+    let named = Conditions {
+        variant: Some("a".to_owned()),
+        ..ios()
+    };
+    for (rules, faults) in [
+        (vec![ios(), share(10_000, "a")], vec![]),
+        (vec![share(5000, "a"), share(5000, "a")], vec![]),
+        (vec![always], vec![(0, RuleError::Always)]),
+        (vec![ios(), named], vec![(1, RuleError::Repeated)]),
+        (vec![never], vec![(0, RuleError::NeverValid)]),
+        (
+            vec![share(6000, "a"), share(4001, "b"), share(4000, "c")],
+            vec![(1, RuleError::Over)],
+        ),
+    ] {
+        let rules: Vec<&Conditions> = rules.iter().collect();
+        assert_eq!(check_rules(&rules), faults);
+    }
+}
+
+#[test]
+fn a_change_replaces_what_it_names_and_leaves_the_rest() {
+    let mut plan = instead(Instead::Paused, "https://e.example/paused");
+    plan.rules = Some(rules_text(&[rule(ios(), "https://apps.example.com/")]));
+    let before = planned(plan);
+    let text = format!("{IOS}P24:https://e.example/paused");
+    assert_eq!(before.plan.as_ref().map(|it| it.text()), Some(&*text));
+    assert_eq!(PlanChange::of_text(&text).text_after(None), text);
+    let now = moment("2026-02-01T00:00:00Z");
+    let changed = |change: PlanChange| {
+        let change = Change {
+            plan: change,
+            ..Change::default()
+        };
+        match before.clone().change(&change, now) {
+            Edit::Changed(link) => link,
+            other => panic!("{other:?}"),
+        }
+    };
+    let without = changed(PlanChange {
+        rules: Some(String::new()),
+        ..PlanChange::default()
+    });
+    assert_eq!(without.differences(&before), ["rules"]);
+    assert_eq!(
+        without.record().to_vec(),
+        b"2 302 2 0 T21:https://example.com/aP24:https://e.example/paused"
+    );
+    let mut none = PlanChange::default();
+    none.instead[1] = Some(None);
+    let only_rules = changed(none);
+    assert_eq!(only_rules.differences(&before), ["pausedTarget"]);
+    // Another default target stands in the same plan.
+    let target = Change {
+        target: Some(Target::from_stored("https://example.com/b".to_owned())),
+        ..Change::default()
+    };
+    let Edit::Changed(moved) = only_rules.change(&target, now) else {
+        panic!("it is changed");
+    };
+    let record = format!("2 302 3 0 T21:https://example.com/b{IOS}");
+    assert_eq!(moved.record().to_vec(), record.as_bytes());
+    let long = format!("https://e.example/{}", "a".repeat(8000));
+    let mut change = instead(Instead::Expired, &long);
+    change.instead[2] = Some(Some(long));
+    let change = Change {
+        plan: change,
+        ..Change::default()
+    };
+    assert_eq!(
+        before.clone().change(&change, now),
+        Edit::Refused(Refusal::PlanTooLong)
+    );
+    let of_campaign = Link {
+        destination: Destination::Campaign {
+            id: vocabulary::CampaignId::FIRST,
+            values: ParameterValues::default(),
+        },
+        plan: None,
+        ..before
+    };
+    assert_eq!(
+        of_campaign.change(&change, now),
+        Edit::Refused(Refusal::OfCampaign)
+    );
+}
+
+#[test]
+fn a_link_with_targets_instead_of_answers_has_their_records() {
+    let now = moment("2026-02-01T00:00:00Z");
+    let until = Second::at(moment("2026-01-15T00:00:00Z"));
+    let paused = planned(instead(Instead::Paused, "https://e.example/p"));
+    let Edit::Changed(paused) = paused.pause(now) else {
+        panic!("it is paused");
+    };
+    assert_eq!(paused.record().to_vec(), b"1 302 2 0 https://e.example/p");
+    let Edit::Changed(revoked) = paused.revoke(now) else {
+        panic!("it is revoked");
+    };
+    assert_eq!(revoked.record().to_vec(), b"1 410 3");
+    for (of, is_short) in [(Instead::Expired, false), (Instead::NotYet, true)] {
+        let mut link = planned(instead(of, "https://e.example/"));
+        link.valid_until = until;
+        let mut records = Records::at(now);
+        records.push(&link);
+        let record = records.get(0);
+        assert_eq!(record.text == b"1 410 1", is_short);
+        assert_eq!(record.ended_s.is_some(), is_short);
+    }
+}
+
+#[test]
+fn a_request_with_a_plan_has_a_digest_of_its_own() {
+    let parts = |plan: PlanChange| {
+        let mut parts = Vec::new();
+        let change = Change {
+            plan,
+            ..Change::default()
+        };
+        change.write_parts(&mut |part| parts.push(part.to_vec()));
+        parts
+    };
+    let none = parts(PlanChange::default());
+    let empty = PlanChange {
+        rules: Some(String::new()),
+        ..PlanChange::default()
+    };
+    assert_eq!(parts(empty), none);
+    let planned = parts(instead(Instead::Paused, "https://e.example/"));
+    assert_eq!(planned[..none.len()], none);
+    assert_eq!(planned.len(), none.len() + 2);
+}

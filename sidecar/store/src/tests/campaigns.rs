@@ -7,6 +7,7 @@ use shortlink_core::campaign::{
     Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget, ParameterValues,
 };
 use shortlink_core::link::{Change, Destination, Edit, Link, Second};
+use shortlink_core::plan::PlanChange;
 use shortlink_core::ports::{AuditListing, Listing, Place, PublishedCampaign};
 use shortlink_core::testing::{changed_by, link, moment};
 use vocabulary::{CampaignId, RedirectStatus, Validity};
@@ -44,7 +45,12 @@ fn campaign(name: &str) -> Campaign {
         defaults: CampaignDefaults::default(),
         max_links: None,
         click_id: None,
+        plan: None,
     }
+}
+
+fn plan() -> PlanChange {
+    PlanChange::of_text("R28:d=i https://e.example/{0}xyzE23:https://e.example/ended")
 }
 
 fn defaults() -> CampaignDefaults {
@@ -104,7 +110,9 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
         defaults: defaults(),
         ..campaign("full")
     };
-    for campaign in [campaign("plain"), full] {
+    let mut planned = campaign("planned");
+    planned.plan_anew(&plan());
+    for campaign in [campaign("plain"), full, planned] {
         let kept = keep(store, campaign).await;
         let found = store.find_campaign(kept.id).await.expect("a store");
         assert_eq!(found, Some(kept));
@@ -123,6 +131,7 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
         defaults: Some(defaults()),
         max_links: Some(NonZeroU64::new(9)),
         click_id: Some(Some("sl_click".to_owned())),
+        plan: plan(),
     };
     let Some(CampaignEdit::Changed(changed)) = edit(store, plain.id, change).await else {
         panic!("it is changed");
@@ -132,6 +141,13 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
     assert_eq!(
         click_id.template(),
         "https://example.com/{1}/{0}?sl_click= "
+    );
+    assert_eq!(
+        changed.plan.as_ref().map(|plan| plan.record()),
+        Some(
+            &b"T38:https://example.com/{1}/{0}?sl_click= \
+               R39:d=i https://e.example/{0}xyz?sl_click= E23:https://e.example/ended"[..]
+        )
     );
     let found = store.find_campaign(plain.id).await.expect("a store");
     assert_eq!(found, Some(changed));

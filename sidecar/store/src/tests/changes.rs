@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use shortlink_core::link::{Change, Edit, Link};
+use shortlink_core::plan::PlanChange;
 use shortlink_core::ports::Identity;
 use shortlink_core::revised::Revised;
 use shortlink_core::target::Target;
@@ -33,6 +34,10 @@ async fn each_change_keeps_what_was_before(fixture: Fixture) {
         let change = Change {
             target: Some(Target::from_stored(format!("https://example.com/{number}"))),
             note: Some(Some(number.to_string())),
+            plan: match number {
+                2 => PlanChange::of_text("R29:d=i https://apps.example.com/"),
+                _ => PlanChange::default(),
+            },
             ..Change::default()
         };
         let editor = Box::new(move |link: Link| match number {
@@ -52,6 +57,8 @@ async fn each_change_keeps_what_was_before(fixture: Fixture) {
     let befores: Vec<_> = all.iter().map(|change| change.before.clone()).collect();
     let expected: Vec<_> = states[..4].iter().rev().cloned().collect();
     assert_eq!(befores, expected);
+    let planned = befores.iter().filter(|link| link.plan.is_some());
+    assert_eq!(planned.count(), 2);
     assert_eq!(all[0].changed_by, "key 4");
     assert_eq!(all[0].changed_at, states[4].updated_at);
     let page = history(Some(3), 1).await.expect("a store").expect("a link");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use shortlink_core::link::{Change, Link, Second};
+use shortlink_core::plan::Plan;
 use shortlink_core::ports::{End, EndPlace, Place, Slice};
 use shortlink_core::records::Records;
 use shortlink_core::revised::Revised;
@@ -167,7 +168,12 @@ async fn a_link_that_is_not_plain_is_read_as_a_whole(fixture: Fixture) {
         ..link(FAR)
     };
     let mut expected = Vec::new();
-    for kept in [link("abc"), paused, forwarding, bounded] {
+    let target = Target::from_stored("https://example.com/a".to_owned());
+    let planned = Link {
+        plan: Plan::of_link("R29:d=i https://apps.example.com/".to_owned(), &target),
+        ..link("abf")
+    };
+    for kept in [link("abc"), paused, forwarding, bounded, planned] {
         fixture.keep(&kept).await;
         let mut records = Records::at(moment(NOW));
         records.push(&kept);

@@ -1,0 +1,228 @@
+//! Rules of links and campaigns, and targets instead of answers.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use super::campaign_links::{patch, post};
+use super::{Answer, Service};
+
+const IPHONE: (&str, &str) = ("User-Agent", "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0)");
+
+/// All members of a link's plan.
+fn plan() -> Value {
+    json!({
+        "rules": [
+            {
+                "device": ["ios"], "language": ["de", "pt-BR"], "country": ["DE", "US-CA"],
+                "validSince": "2026-01-01T00:00:00Z", "validUntil": "2027-01-01T00:00:00Z",
+                "query": {"name": "src", "value": "ad two"}, "variant": "all",
+                "longUrl": "https://e.example/all",
+            },
+            {"device": ["ios"], "longUrl": "https://e.example/ios"},
+            {"query": {"name": "src"}, "longUrl": "https://e.example/src"},
+            {"percent": 99.99, "variant": "a", "longUrl": "https://e.example/a"},
+        ],
+        "expiredTarget": "https://e.example/expired",
+        "pausedTarget": "https://e.example/paused",
+        "notYetTarget": "https://e.example/early",
+    })
+}
+
+async fn follow(service: &Service, code: &str, headers: &[(&str, &str)]) -> Answer {
+    let request = Request::builder().uri(format!("/resolve/{code}"));
+    let request = headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
+    let request = request.body(Body::empty()).expect("a good request");
+    service.send(request).await
+}
+
+#[tokio::test]
+async fn a_visitor_follows_the_first_rule_that_is_met() {
+    let service = Service::new().await;
+    let mut body = plan();
+    body["longUrl"] = json!("https://example.com/a");
+    body["customSlug"] = json!("planned");
+    let created = service.create(body).await;
+    assert_eq!(created.status, 201, "{:?}", created.json());
+    let found = service.get("/v1/links/planned").await.json();
+    let given = plan();
+    for (name, value) in given.as_object().expect("an object") {
+        assert_eq!(&found[name], value);
+    }
+    let german = ("Accept-Language", "de-AT,en;q=0.5");
+    let query = ("X-Shortlink-Query", "a=b&src=ad+two");
+    for (headers, target, variant) in [
+        (
+            vec![IPHONE, german, query, ("X-Shortlink-Place", "US-CA")],
+            "https://e.example/all",
+            Some("all"),
+        ),
+        (
+            vec![IPHONE, german, query, ("X-Shortlink-Place", "US-NY")],
+            "https://e.example/ios",
+            None,
+        ),
+        (vec![query], "https://e.example/src", None),
+        (
+            vec![("X-Shortlink-Address", "192.0.2.1")],
+            "https://e.example/a",
+            Some("a"),
+        ),
+    ] {
+        let answer = follow(&service, "planned", &headers).await;
+        assert_eq!(answer.status, 302, "{headers:?}");
+        assert_eq!(answer.header("location"), Some(target), "{headers:?}");
+        assert_eq!(answer.header("x-shortlink-variant"), variant, "{headers:?}");
+    }
+    let change = json!({"rules": null, "notYetTarget": null});
+    let changed = patch(&service, "/v1/links/planned", change).await.json();
+    assert_eq!(changed["rules"], Value::Null);
+    assert_eq!(changed["expiredTarget"], "https://e.example/expired");
+    let answer = follow(&service, "planned", &[IPHONE]).await;
+    assert_eq!(answer.header("location"), Some("https://example.com/a"));
+    post(&service, "/v1/links/planned/pause").await;
+    let answer = follow(&service, "planned", &[]).await;
+    assert_eq!(answer.header("location"), Some("https://e.example/paused"));
+    let history = service.get("/v1/links/planned/history").await.json();
+    let rules = &history["history"][1]["before"]["rules"];
+    assert_eq!(rules, &given["rules"]);
+}
+
+#[tokio::test]
+async fn faults_of_rules_are_reported_at_their_place() {
+    let service = Service::new().await;
+    let ios = json!({"device": ["ios"], "longUrl": "https://e.example/"});
+    for (rules, pointer) in [
+        (json!({}), "/rules"),
+        (json!([1]), "/rules/0"),
+        (json!(vec![&ios; 21]), "/rules"),
+        (json!([ios, ios]), "/rules/1"),
+        (json!([{"longUrl": "https://e.example/"}]), "/rules/0"),
+        (
+            json!([{"variant": "a", "longUrl": "https://e.example/"}]),
+            "/rules/0",
+        ),
+        (json!([{"device": ["ios"]}]), "/rules/0/longUrl"),
+        (
+            json!([{"device": ["ios"], "longUrl": "https://localhost/"}]),
+            "/rules/0/longUrl",
+        ),
+        (
+            json!([ios, {"country": ["DE"], "longUrl": "https://denied.example/"}]),
+            "/rules/1/longUrl",
+        ),
+    ] {
+        refused(&service, &json!({ "rules": rules }), pointer).await;
+    }
+    for (condition, pointer) in [
+        (json!({"device": ["ios", "tv"]}), "/device/1"),
+        (json!({"device": []}), "/device"),
+        (json!({"language": ["de_AT"]}), "/language/0"),
+        (json!({"country": ["DE", "de"]}), "/country/1"),
+        (json!({"country": ["DE,FR"]}), "/country/0"),
+        (json!({"percent": 0}), "/percent"),
+        (json!({"percent": 0.001}), "/percent"),
+        (json!({"percent": 100.01}), "/percent"),
+        (json!({"query": {"value": "a"}}), "/query/name"),
+        (json!({"query": {"name": "a", "is": 1}}), "/query/is"),
+        (json!({"device": ["ios"], "variant": "a b"}), "/variant"),
+        (json!({"os": "ios"}), "/os"),
+        (
+            json!({"validSince": "2026-02-01T00:00:00Z", "validUntil": "2026-02-01T00:00:00Z"}),
+            "/validUntil",
+        ),
+    ] {
+        let mut rule = condition;
+        rule["longUrl"] = json!("https://e.example/");
+        let body = json!({ "rules": [ios, rule] });
+        refused(&service, &body, &format!("/rules/1{pointer}")).await;
+    }
+    let shares = [60, 30, 11].map(|it| json!({"percent": it, "longUrl": "https://e.example/"}));
+    refused(&service, &json!({ "rules": shares }), "/rules/2/percent").await;
+    let own = json!({"pausedTarget": "https://s.example.com/a"});
+    refused(&service, &own, "/pausedTarget").await;
+    let long = format!("https://e.example/{}", "a".repeat(8000));
+    let both = json!({"expiredTarget": long, "notYetTarget": long});
+    refused(&service, &both, "/rules").await;
+    let created = service.create(json!({"longUrl": "https://example.com/", "customSlug": "a"}));
+    assert_eq!(created.await.status, 201);
+    let answer = patch(&service, "/v1/links/a", both).await;
+    assert_eq!(answer.json()["errors"][0]["pointer"], "/rules");
+}
+
+/// Has a new link refused for one fault.
+async fn refused(service: &Service, plan: &Value, pointer: &str) {
+    let mut body = plan.clone();
+    body["longUrl"] = json!("https://example.com/a");
+    let answer = service.create(body).await;
+    assert_eq!(answer.status, 422, "{pointer}: {:?}", answer.json());
+    let errors = answer.json()["errors"].clone();
+    assert_eq!(errors[0]["pointer"], pointer, "{errors}");
+    assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
+}
+
+#[tokio::test]
+async fn the_rules_of_a_campaign_are_those_of_its_links() {
+    let service = Service::new().await;
+    let ios = |target: &str| json!([{"device": ["ios"], "longUrl": target}]);
+    let body = json!({
+        "name": "Spring", "longUrl": "https://shop.example.com/{code}?m={member}",
+        "clickId": "sl", "rules": ios("https://apps.example.com/{member}"),
+        "pausedTarget": "https://e.example/{member}/paused",
+    });
+    let path = "/v1/campaigns";
+    let created = service
+        .call(&service.campaigner, "POST", path, Some(body.clone()))
+        .await;
+    assert_eq!(created.status, 201, "{:?}", created.json());
+    assert_eq!(created.json()["rules"], body["rules"]);
+    let id = created.json()["id"].as_str().expect("an id").to_owned();
+    let link = json!({"campaignId": id, "parameters": {"member": "ä"}, "customSlug": "m"});
+    assert_eq!(service.create(link).await.status, 201);
+    let answer = follow(&service, "m", &[IPHONE]).await;
+    let location = answer.header("location").expect("a target");
+    assert!(
+        location.starts_with("https://apps.example.com/%C3%A4?sl="),
+        "{location}"
+    );
+    let change = async |path: String, body: Value| {
+        service
+            .call(&service.campaigner, "PATCH", &path, Some(body))
+            .await
+    };
+    let path = format!("/v1/campaigns/{id}");
+    for (faulty, pointer) in [
+        (
+            json!({"rules": ios("https://e.example/{other}")}),
+            "/rules/0/longUrl",
+        ),
+        (
+            json!({"expiredTarget": "https://{member}/"}),
+            "/expiredTarget",
+        ),
+    ] {
+        let answer = change(path.clone(), faulty).await.json();
+        assert_eq!(answer["errors"][0]["pointer"], pointer, "{answer}");
+    }
+    let body = json!({"rules": ios("https://e.example/{code}"), "clickId": null});
+    assert_eq!(change(path.clone(), body).await.status, 200);
+    let answer = follow(&service, "m", &[IPHONE]).await;
+    assert_eq!(answer.header("location"), Some("https://e.example/m"));
+    // A link takes all of it from its campaign.
+    let own = json!({"rules": ios("https://e.example/"), "pausedTarget": "https://e.example/"});
+    let answer = patch(&service, "/v1/links/m", own.clone()).await.json();
+    for (place, pointer) in ["/rules", "/pausedTarget"].into_iter().enumerate() {
+        assert_eq!(answer["errors"][place]["pointer"], pointer, "{answer}");
+    }
+    let mut link = own;
+    link["campaignId"] = json!(id);
+    link["parameters"] = json!({"member": "a"});
+    let answer = service.create(link).await;
+    assert_eq!(answer.status, 422);
+    post(&service, &format!("{path}/pause")).await;
+    let answer = follow(&service, "m", &[IPHONE]).await;
+    let target = "https://e.example/%C3%A4/paused";
+    assert_eq!(answer.header("location"), Some(target));
+}
