@@ -251,6 +251,12 @@ fn visits() {
         golden.next(),
         "without evidence, with a click id"
     );
+    let event = VisitEvent {
+        click: None,
+        variant: b"b",
+        ..event
+    };
+    assert_eq!(Some(&*hex(&event)), golden.next(), "with a variant");
     assert_eq!(golden.next(), None);
 }
 
