@@ -22,6 +22,8 @@ pub struct Visit {
     pub texts: [Vec<u8>; 7],
     /// Other properties of the request.
     pub evidence: VisitEvidence,
+    /// The name of the rule that was followed; empty without one.
+    pub variant: Vec<u8>,
 }
 
 impl Visit {
@@ -64,6 +66,7 @@ pub fn batches(port: u16, key: &str) -> Vec<Vec<Visit>> {
                     method: event.method,
                     texts: texts.map(<[u8]>::to_vec),
                     evidence: event.evidence,
+                    variant: event.variant.to_vec(),
                 }
             })
             .collect()

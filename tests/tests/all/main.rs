@@ -61,6 +61,7 @@ mod options;
 mod packages;
 mod packages_made;
 mod pages;
+mod plans;
 mod postgres;
 mod protocols;
 mod redirects;
