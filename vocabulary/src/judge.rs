@@ -30,7 +30,7 @@ pub enum Answer<T> {
         has_click_id: bool,
         /// The target is a [plan](crate::plan), out of which it is chosen for the visitor.
         is_plan: bool,
-        /// What the answer would be if there were no target instead.
+        /// The bad news that the target stands instead of.
         instead_of: Option<BadNews>,
         /// The target, which may be served; of a campaign, its template.
         target: T,

@@ -32,7 +32,7 @@ pub fn is_variety(asked: &[u8], known: &[u8]) -> bool {
         })
 }
 
-/// What `find` finds for the language that is asked for most, of those for which it finds something.
+/// Returns the result of `find` for the language that is asked for most, of those for which it has one.
 fn most<'h, T>(header: &'h [u8], find: impl Fn(&'h [u8]) -> Option<T>) -> Option<T> {
     let mut best: Option<(u16, T)> = None;
     for range in header.split(|&byte| byte == b',').take(MOST) {

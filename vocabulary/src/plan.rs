@@ -38,7 +38,7 @@ pub const MAX_PLAN_LENGTH: usize = 16_384;
 /// The most bytes of the name of a variant.
 pub const MAX_VARIANT_LENGTH: usize = 32;
 
-/// What is known of a visitor. Rules ask for what they need, so that nothing else is read.
+/// A visitor, as far as known. Rules ask for what they need, so that nothing else is read.
 pub trait Visitor {
     /// The header `User-Agent`; empty without one.
     fn user_agent(&self) -> &[u8];

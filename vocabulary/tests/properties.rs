@@ -391,7 +391,7 @@ proptest! {
         let _ = CheckKeys::parse(&bytes);
     }
 
-    /// What is a plan is read to its end, and leads every visitor to one of its targets.
+    /// A plan is read to its end, and leads every visitor to one of its targets.
     #[test]
     fn a_plan_leads_to_one_of_its_targets(
         rules in vec(("[dlctqsv]=[iaDE0-9.=-]{1,6}", "[a-z]{0,4}"), 0..4), cut in 0..400usize, letter in any::<u8>()

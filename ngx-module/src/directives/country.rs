@@ -11,10 +11,10 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
         return Err("\"shortlink_country\" is given twice".to_owned());
     }
     let words = conf.words();
-    let country = read_variable(conf, "shortlink_country", words[1])?;
+    let country = read_variable(conf, "shortlink_country ", words[1])?;
     let region = words
         .get(2)
-        .map(|word| read_variable(conf, "shortlink_country", word));
+        .map(|word| read_variable(conf, "shortlink_country ", word));
     let region = region.transpose()?;
     if let Some(main) = conf.main_mut::<Settings>() {
         main.country = [Some(country), region];

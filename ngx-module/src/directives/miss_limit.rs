@@ -92,7 +92,7 @@ fn read(conf: &Conf) -> Result<Option<Read>, String> {
         } else if let Some(value) = word.strip_prefix(b"size=") {
             bytes = read_size("size", value, LEAST_BYTES, MOST_BYTES)?;
         } else if let Some(value) = word.strip_prefix(b"exempt=") {
-            exempt = Some(read_variable(conf, "exempt", value)?);
+            exempt = Some(read_variable(conf, "exempt=", value)?);
         } else if *word == b"strict" {
             is_strict = true;
         } else {

@@ -75,7 +75,7 @@ fn read_condition(conf: &Conf, parameters: &[&[u8]]) -> Result<Recording, String
     let value = parameters.iter().find_map(|it| it.strip_prefix(IF));
     Ok(match value {
         None => Recording::All,
-        Some(value) => Recording::If(read_variable(conf, "if", value)?),
+        Some(value) => Recording::If(read_variable(conf, "if=", value)?),
     })
 }
 

@@ -49,10 +49,10 @@ pub(crate) fn read_size(
         })
 }
 
-/// Reads one variable, such as `$trusted`.
+/// Reads one variable, such as `$trusted`; a message shows it behind `before`.
 pub(crate) fn read_variable(
     conf: &Conf,
-    name: &str,
+    before: &str,
     value: &[u8],
 ) -> Result<VariableIndex, String> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -60,7 +60,7 @@ pub(crate) fn read_variable(
     match value.strip_prefix(b"$").filter(is_name) {
         Some(variable) => variable_index(conf, variable),
         None => Err(format!(
-            "\"{name}={}\" is not one variable, such as {name}=$trusted",
+            "\"{before}{}\" is not one variable, such as {before}$trusted",
             shown(value)
         )),
     }

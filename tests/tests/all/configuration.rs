@@ -111,6 +111,27 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         );
     }
     for (words, expected) in [
+        ("country", ["\"shortlink_country country\"", "variable"]),
+        (
+            "$host; shortlink_country $host",
+            ["shortlink_country", "twice"],
+        ),
+    ] {
+        refused(
+            "shortlink.conf",
+            "shortlink_visit_address full",
+            &format!("shortlink_country {words}"),
+            &expected,
+        );
+    }
+    // nginx itself finds that no module has it.
+    refused(
+        "nginx.conf",
+        "include shortlink.conf;",
+        "include shortlink.conf; shortlink_country $no_such_country;",
+        &["unknown", "no_such_country"],
+    );
+    for (words, expected) in [
         ("whole", ["\"whole\"", "full or truncated"]),
         (
             "full truncated",

@@ -1,4 +1,4 @@
-//! What nginx does with plans: the target for each visitor, and those instead of 410 and 404.
+//! Plans at the edge: the target for each visitor, and those instead of 410 and 404.
 
 use crate::visits::STREAM;
 use shortlink_tests::calendar::now;

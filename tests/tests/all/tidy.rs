@@ -201,7 +201,7 @@ const FLOORS: [&[&str]; 8] = [
     &["nginx"],
     &["settings"],
     &["worker"],
-    &["respond", "settled", "state", "headers"],
+    &["respond", "settled", "visitor", "state", "headers"],
     &[
         "handler",
         "fallback",

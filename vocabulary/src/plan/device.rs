@@ -1,4 +1,4 @@
-//! The device of a visitor, as far as its user agent tells.
+//! The device of a visitor, by its user agent.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// All kinds, with their names for people and their letters in a plan.
+    /// All kinds, with their names and their letters in a plan.
     pub const ALL: [(Self, &'static str, u8); 5] = [
         (Self::Ios, "ios", b'i'),
         (Self::Android, "android", b'a'),
@@ -27,7 +27,7 @@ impl Device {
         (Self::Other, "other", b'o'),
     ];
 
-    /// Finds the device of a user agent. Names of systems are looked for: they stand in the agents of all browsers, and
+    /// Finds the device of a user agent. The names of systems decide: they stand in the agents of all browsers, and
     /// change less than those of the browsers.
     pub fn of(user_agent: &[u8]) -> Self {
         let mut found = Self::Other;
