@@ -48,6 +48,7 @@ impl Visitor for OfRequest<'_> {
 }
 
 /// Chooses the target for the visitor of a request out of a plan, and notes the variant that the visit carries.
+#[cold]
 pub(crate) fn choose<'a>(plan: &'a [u8], request: &Request) -> Option<&'a [u8]> {
     let state = RequestState::find(request)?;
     let code = state.code(request)?;

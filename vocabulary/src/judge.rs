@@ -317,7 +317,6 @@ pub fn instead(plan: Plan<'_>, news: BadNews) -> Answer<&[u8]> {
 }
 
 /// The redirect to a target instead of bad news.
-#[inline]
 pub fn redirect_instead<T>(news: BadNews, target: T) -> Answer<T> {
     Answer::Redirect {
         status: RedirectStatus::Found,
