@@ -16,7 +16,8 @@ use shortlink_core::records::Drift;
 use shortlink_store::Store;
 use vocabulary::judge::{self, judge};
 use vocabulary::{
-    CampaignId, CampaignLinkRecord, Code, CodeRules, Found, LinkRecord, MissReason, Record, Verdict,
+    CampaignId, CampaignLinkRecord, Code, CodeRules, Found, LinkRecord, MissReason, Plan, Record,
+    Verdict,
 };
 
 use crate::resolve;
@@ -131,7 +132,12 @@ impl Answer {
         campaign: Option<State>,
     ) -> Self {
         let rule = match (given, link, campaign) {
-            (judge::Answer::Redirect { .. }, ..) => Rule::Link(State::Live),
+            (
+                judge::Answer::Redirect {
+                    instead_of: None, ..
+                },
+                ..,
+            ) => Rule::Link(State::Live),
             (judge::Answer::Miss(_), ..) => Rule::NoTarget,
             (judge::Answer::Unknown, ..) if source == Source::Redis => Rule::Negative,
             (judge::Answer::Unknown, ..) => Rule::Unknown,
@@ -139,11 +145,21 @@ impl Answer {
             (_, Some(State::Live) | None, _) => Rule::Gone,
             (_, Some(state), _) => Rule::Link(state),
         };
+        let target = |target| match given {
+            // What a visitor gets whom no rule sends elsewhere.
+            judge::Answer::Redirect { is_plan: true, .. } => {
+                Plan::from_checked(target).target().unwrap_or_default()
+            }
+            _ => target,
+        };
         Self {
             rule,
             source,
             // A space is the place of the click id, which each visit has another of.
-            given: given.map(|target| String::from_utf8_lossy(target).replace(' ', "{clickId}")),
+            given: given.map(|text| {
+                let text = String::from_utf8_lossy(target(text));
+                text.replace(' ', "{clickId}")
+            }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rules of links and campaigns, and targets instead of answers, from nginx and from the fallback.
 
 use serde_json::{Value, json};
-use shortlink_tests::clock::format_time;
+use shortlink_tests::calendar::format_time;
 use shortlink_tests::http::{self, Response};
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, until};

@@ -157,7 +157,7 @@ fn a_change_replaces_what_it_names_and_leaves_the_rest() {
     };
     let record = format!("2 302 3 0 T21:https://example.com/b{IOS}");
     assert_eq!(moved.record().to_vec(), record.as_bytes());
-    let long = format!("https://e.example/{}", "a".repeat(8000));
+    let long = format!("https://e.example/{}", "a".repeat(8170));
     let mut change = instead(Instead::Expired, &long);
     change.instead[2] = Some(Some(long));
     let change = Change {
