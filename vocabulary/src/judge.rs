@@ -353,8 +353,7 @@ pub fn is_over(until: u64, now: u64) -> bool {
 
 /// Makes the answer of a link in a phase from the answer of its campaign. The target replaces the contents of `target`.
 ///
-/// The campaign's own phase goes before the link's; and without the campaign's record, that of a link that is not live
-/// stands.
+/// The phase of a link that is not live goes before the campaign's state, and stands without the campaign's record, too.
 pub fn expand(
     code: &Code,
     parameters: Parameters<'_>,
@@ -368,11 +367,9 @@ pub fn expand(
         Phase::Over => Some(BadNews::Gone),
     };
     let template = match (campaign, news) {
-        (campaign, None) => match campaign {
-            // The link exists, so it must not be taken for an unknown one.
-            Answer::Miss(MissReason::Absent) => Answer::Miss(MissReason::Unreadable),
-            campaign => campaign,
-        },
+        // The link exists, so it must not be taken for an unknown one.
+        (Answer::Miss(MissReason::Absent), None) => Answer::Miss(MissReason::Unreadable),
+        (campaign, None) => campaign,
         (
             Answer::Redirect {
                 instead_of: None,
@@ -382,18 +379,9 @@ pub fn expand(
             },
             Some(news),
         ) => instead(Plan::from_checked(plan), news),
-        (doubtful @ Answer::Miss(MissReason::Doubtful(_)), Some(_)) => doubtful,
-        (
-            Answer::Redirect {
-                instead_of: None, ..
-            }
-            | Answer::Miss(_),
-            Some(news),
-        ) => match news {
-            BadNews::NotYet => Answer::NotYet,
-            BadNews::Gone | BadNews::Unknown => Answer::Gone,
-        },
-        (campaign, Some(_)) => campaign,
+        (campaign, Some(news)) if campaign.bad_news() == Some(news) => campaign,
+        (_, Some(BadNews::NotYet)) => Answer::NotYet,
+        (_, Some(_)) => Answer::Gone,
     };
     let expanded = match template {
         Answer::Redirect {

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::{
-    CampaignId, Code, ExpandError, Instead, LinkRecord, Record, RedirectStatus, State, Validity,
+    CampaignId, Code, ExpandError, LinkRecord, Record, RedirectStatus, State, Validity,
 };
 
 pub use crate::link::ParameterValues;
@@ -156,15 +156,8 @@ impl Campaign {
     /// The record that stands for the campaign in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
-            let paused = self
-                .plan
-                .as_ref()
-                .and_then(|it| it.instead(Instead::Paused));
-            return plan::record_instead(
-                paused.filter(|_| self.revoked_at.is_none()),
-                self.revision,
-                self.validity,
-            );
+            let plan = self.plan.as_deref().filter(|_| self.revoked_at.is_none());
+            return plan::record_of_pause(plan, self.revision, self.validity.until());
         }
         let click_id = self.click_id.as_ref();
         let template = click_id.map_or(self.target.template(), ClickParameter::template);

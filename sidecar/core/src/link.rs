@@ -291,12 +291,8 @@ impl Link {
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
             // To the edge a pause is a revocation that a later revision undoes, or another target.
-            let paused = self.instead(Instead::Paused);
-            return plan::record_instead(
-                paused.filter(|_| self.revoked_at.is_none()),
-                self.revision,
-                self.validity(),
-            );
+            let plan = self.plan.as_deref().filter(|_| self.revoked_at.is_none());
+            return plan::record_of_pause(plan, self.revision, self.bounds().1);
         }
         match &self.destination {
             Destination::Target(target) => Record::Link(LinkRecord {

@@ -4,6 +4,8 @@
 
 mod rule;
 
+use std::num::NonZeroU64;
+
 use vocabulary::plan::{self, Section, push_section};
 use vocabulary::target::{is_servable, with_click_id_parameter};
 use vocabulary::template::Template;
@@ -25,6 +27,8 @@ pub const INSTEAD_NAMES: [&str; 3] = ["expiredTarget", "pausedTarget", "notYetTa
 pub struct Plan {
     text: String,
     record: String,
+    /// The plan during a pause: the target for that, and what follows the end. Empty without such a target.
+    paused: String,
 }
 
 impl Plan {
@@ -58,7 +62,15 @@ impl Plan {
                 })
             })),
         }
+        let mut paused = Vec::new();
+        if let Some(target) = sections(&text).instead(Instead::Paused) {
+            push_section(&mut paused, b'T', target);
+            paused.extend(mapped(&text, |section, target| {
+                matches!(section, Section::Instead(Instead::Expired, _)).then(|| target.to_vec())
+            }));
+        }
         Some(Box::new(Self {
+            paused: texts_of(paused),
             // It was made of texts, which are split at ASCII only.
             record: String::from_utf8(record).unwrap_or_default(),
             text,
@@ -213,22 +225,23 @@ impl PlanChange {
     }
 }
 
-/// The record of a paused or revoked link or campaign, which may have a target instead.
-pub(crate) fn record_instead(
-    target: Option<&str>,
+/// The record of a link or campaign that is paused, with this plan: it leads to the target for that, whether it was to
+/// begin or not, until it expires.
+pub(crate) fn record_of_pause(
+    plan: Option<&Plan>,
     revision: u64,
-    validity: Validity,
+    until: Option<NonZeroU64>,
 ) -> Record<'_> {
-    match target {
-        None => Record::Revoked { revision },
-        Some(target) => Record::Link(LinkRecord {
+    match plan.map_or("", |plan| &plan.paused) {
+        "" => Record::Revoked { revision },
+        paused => Record::Link(LinkRecord {
             status: RedirectStatus::Found,
             forwards_query: false,
             has_click_id: false,
             revision,
-            validity,
-            is_plan: false,
-            target: target.as_bytes(),
+            validity: Validity::new(None, until).unwrap_or_default(),
+            is_plan: true,
+            target: paused.as_bytes(),
         }),
     }
 }

@@ -72,7 +72,7 @@ impl Records {
 
     /// Adds a record, of a link that was revoked or has expired in a second or has not. An expired link gets the short
     /// form: the answer is the same, and the target would only waste memory. One that redirects after its expiry keeps its
-    /// own.
+    /// own, as do links of campaigns: these have the target.
     pub fn push_record(&mut self, code: Code, record: &Record<'_>, ended_s: Option<u64>) {
         let revision = match record {
             Record::Link(link) => link.revision,
@@ -81,9 +81,8 @@ impl Records {
             Record::Unknown { .. } => 0,
         };
         match record {
-            Record::Link(LinkRecord { validity, .. })
-            | Record::CampaignLink(CampaignLinkRecord { validity, .. })
-                if validity.at(self.now_s) == Phase::Over && !redirects_when_over(record) =>
+            Record::Link(link)
+                if link.validity.at(self.now_s) == Phase::Over && !redirects_when_over(link) =>
             {
                 Record::Revoked { revision }.write(&mut self.text);
             }
@@ -183,14 +182,9 @@ impl Records {
 }
 
 /// Reports whether a record has a target for the time after its validity.
-fn redirects_when_over(record: &Record<'_>) -> bool {
-    match record {
-        Record::Link(link) if link.is_plan => {
-            let plan = Plan::from_checked(link.target);
-            plan.instead(Instead::Expired).is_some()
-        }
-        _ => false,
-    }
+fn redirects_when_over(link: &LinkRecord<'_>) -> bool {
+    let plan = link.is_plan.then(|| Plan::from_checked(link.target));
+    plan.is_some_and(|plan| plan.instead(Instead::Expired).is_some())
 }
 
 /// The value found under a key.
@@ -230,7 +224,8 @@ pub enum Drift {
     Different,
     /// Something that is no text.
     OtherType,
-    /// The same revision of a link that has expired, not shortened yet: its answer is the same.
+    /// The same revision of a link that has expired, in another form: its answer is the same, unless its campaign has a
+    /// target for that.
     Long,
     /// A record of a link that ended so long ago that it needs none: its answer is the same.
     Needless,
@@ -265,6 +260,11 @@ pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>
                     Record::Link(LinkRecord { validity, .. })
                     | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
                 ),
+            ) if validity.at(now_s) == Phase::Over => Drift::Long,
+            // Earlier versions shortened these, too.
+            (
+                Ok(Record::CampaignLink(CampaignLinkRecord { validity, .. })),
+                Ok(Record::Revoked { .. }),
             ) if validity.at(now_s) == Phase::Over => Drift::Long,
             _ => Drift::Different,
         },

@@ -165,7 +165,8 @@ impl KeyedRecord {
     fn of_link(prefix: &KeyPrefix, link: &Link, days: EndedDays, now: Timestamp) -> Self {
         let stay = days.stay(link.ended_s(now), since_1970(now));
         let record = match stay {
-            Stay::Over => Record::Revoked {
+            // The campaign of a link may have a target for those that have expired.
+            Stay::Over if link.destination.campaign().is_none() => Record::Revoked {
                 revision: link.revision,
             },
             _ => link.record(),

@@ -190,7 +190,10 @@ fn a_link_with_targets_instead_of_answers_has_their_records() {
     let Edit::Changed(paused) = paused.pause(now) else {
         panic!("it is paused");
     };
-    assert_eq!(paused.record().to_vec(), b"1 302 2 0 https://e.example/p");
+    assert_eq!(
+        paused.record().to_vec(),
+        b"2 302 2 0 T19:https://e.example/p"
+    );
     let Edit::Changed(revoked) = paused.revoke(now) else {
         panic!("it is revoked");
     };
