@@ -42,7 +42,7 @@ fn values() -> impl Strategy<Value = String> {
             "https://e.com/{1}",
             "https://{0}/",
             "javascript:alert(1)",
-            "T14:https://e.com/E17:https://e.com/{0}N17:https://e.com/{1}",
+            "T14:https://e.com/E15:https://e.com/eN15:https://e.com/n",
             "T17:https://e.com/{0}R22:d=i https://e.com/{0}iE15:https://e.com/e",
             "T14:https://e.com/E15:https://e.com/eN15:https://e.com/nP15:https://e.com/p",
             "a",
