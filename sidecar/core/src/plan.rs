@@ -1,6 +1,6 @@
 //! Plans of links and campaigns: rules for some visitors, and targets instead of 410 and 404.
 //!
-//! What is stored is what stands in the record behind the default target, in the words of [`vocabulary::plan`].
+//! The stored text is the one that stands in the record behind the default target, in the words of [`vocabulary::plan`].
 
 mod rule;
 

@@ -111,7 +111,7 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     response
 }
 
-/// The visitor behind nginx, as the headers of the request tell.
+/// The visitor behind nginx, by the headers of the request.
 struct Behind<'a>(&'a HeaderMap);
 
 impl Behind<'_> {

@@ -146,7 +146,7 @@ impl Answer {
             (_, Some(state), _) => Rule::Link(state),
         };
         let target = |target| match given {
-            // What a visitor gets whom no rule sends elsewhere.
+            // The target of visitors for whom no rule fits.
             judge::Answer::Redirect { is_plan: true, .. } => {
                 Plan::from_checked(target).target().unwrap_or_default()
             }
