@@ -554,7 +554,7 @@ mod tests {
         );
         for faulty in [
             "R25:d=x https://e.example/app",
-            "R25:d=i https://e.example/app ",
+            "R25:d=i https://e.example/app,",
             "R25:d=i https://localhost/app",
             "Z1:a",
             "E5:bad  ",
