@@ -194,6 +194,23 @@ fn a_link_with_targets_instead_of_answers_has_their_records() {
         paused.record().to_vec(),
         b"2 302 2 0 T19:https://e.example/p"
     );
+    // A pause is over when the link is, and does not wait for its beginning.
+    let mut both = paused.clone();
+    both.valid_since = Second::at(moment("2026-03-01T00:00:00Z"));
+    both.valid_until = Second::at(moment("2026-04-01T00:00:00Z"));
+    let mut change = instead(Instead::Paused, "https://e.example/p");
+    change.instead[0] = Some(Some("https://e.example/e".to_owned()));
+    let change = Change {
+        plan: change,
+        ..Change::default()
+    };
+    let Edit::Changed(both) = both.change(&change, now) else {
+        panic!("it is changed");
+    };
+    assert_eq!(
+        both.record().to_vec(),
+        b"2 302 3 1775001600 T19:https://e.example/pE19:https://e.example/e"
+    );
     let Edit::Changed(revoked) = paused.revoke(now) else {
         panic!("it is revoked");
     };
