@@ -233,8 +233,16 @@ impl Kind for QueryParameter {
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Self::Value> {
         let mut members = object(value, faults)?;
-        let must = format!("must be a string of 1 to {MAX_QUERY_LENGTH} bytes");
-        let is_fine = |text: &String| text.len() <= MAX_QUERY_LENGTH && !text.contains('\0');
+        let must = format!(
+            "must be a string of 1 to {MAX_QUERY_LENGTH} bytes without control characters, other \
+             than . and .."
+        );
+        // A record can have no others.
+        let is_fine = |text: &String| {
+            text.len() <= MAX_QUERY_LENGTH
+                && !text.chars().any(char::is_control)
+                && !matches!(&**text, "." | "..")
+        };
         let name = match members.remove("name") {
             Some(Value::String(name)) if !name.is_empty() && is_fine(&name) => Some(name),
             _ => {

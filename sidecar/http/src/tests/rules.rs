@@ -128,6 +128,11 @@ async fn faults_of_rules_are_reported_at_their_place() {
         (json!({"percent": 100.01}), "/percent"),
         (json!({"query": {"value": "a"}}), "/query/name"),
         (json!({"query": {"name": "a", "is": 1}}), "/query/is"),
+        (json!({"query": {"name": ".."}}), "/query/name"),
+        (
+            json!({"query": {"name": "a", "value": "b\n"}}),
+            "/query/value",
+        ),
         (json!({"device": ["ios"], "variant": "a b"}), "/variant"),
         (json!({"device": ["android"], "os": "ios"}), "/os"),
         (
