@@ -44,6 +44,10 @@ const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(15);
 /// of `http.shutdown_grace_ms`.
 const LAST_REQUESTS_WITHIN: Duration = Duration::from_millis(500);
 
+/// The time for handshakes that have begun, before the listener is closed: longer than those of one machine or its network
+/// take. A client that begins meanwhile tries again after a second, so it is short.
+const HANDSHAKES_WITHIN: Duration = Duration::from_millis(2);
+
 /// The attempts to accept a connection that clients have ended meanwhile.
 const ATTEMPTS: usize = 4096;
 
@@ -126,6 +130,10 @@ pub(super) async fn serve(
         server.begin(stream);
     }
     server.is_stopping.store(true, Ordering::Relaxed);
+    if let Err(error) = SockRef::from(&listener).attach_filter(&NO_MORE_CONNECTIONS) {
+        tracing::debug!(%error, "connections that are opened now may be reset");
+    }
+    tokio::time::sleep(HANDSHAKES_WITHIN).await;
     for stream in close(listener) {
         server.begin(stream);
     }
@@ -142,10 +150,6 @@ pub(super) async fn serve(
 /// Closes a listener; returns the connections that clients have opened and that were not accepted yet. The kernel would
 /// reset them.
 fn close(listener: TcpListener) -> Vec<TcpStream> {
-    // A client that begins meanwhile tries again, and is then refused.
-    if let Err(error) = SockRef::from(&listener).attach_filter(&NO_MORE_CONNECTIONS) {
-        tracing::debug!(%error, "connections that are opened now may be reset");
-    }
     let accepted = listener.into_std().map(|listener| {
         let accepted = std::iter::from_fn(|| {
             let accepted = std::iter::repeat_with(|| listener.accept());
@@ -397,6 +401,17 @@ mod tests {
             }
         }
 
+        /// Waits until no more connections are accepted.
+        async fn refuses(&self) {
+            eventually("no more connections are accepted", || async {
+                // The beginning of a connection that is dropped is repeated after a second.
+                let connected = TcpStream::connect(self.address);
+                let connected = tokio::time::timeout(Duration::from_millis(50), connected).await;
+                !matches!(connected, Ok(Ok(_)))
+            })
+            .await;
+        }
+
         async fn send(&self, bytes: &[u8]) -> TcpStream {
             let connected = TcpStream::connect(self.address).await;
             let mut stream = connected.expect("a listener");
@@ -454,10 +469,7 @@ mod tests {
         let begun = tokio::time::timeout(SOON, server.slow[0].notified());
         begun.await.expect("the request begins");
         server.shutdown.cancel();
-        eventually("no more connections are accepted", || async {
-            TcpStream::connect(server.address).await.is_err()
-        })
-        .await;
+        server.refuses().await;
         assert!(!server.task.is_finished());
         server.slow[1].notify_one();
         assert!(read(slow).await.ends_with("slow"));
@@ -484,10 +496,7 @@ mod tests {
         // It is in the queue of the listener.
         let queued = connect_at_once(server.address);
         server.shutdown.cancel();
-        eventually("no more connections are accepted", || async {
-            TcpStream::connect(server.address).await.is_err()
-        })
-        .await;
+        server.refuses().await;
         let queued = TcpStream::from_std(queued).expect("a socket");
         for mut stream in [idle, accepted, queued] {
             stream
