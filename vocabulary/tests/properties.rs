@@ -80,9 +80,9 @@ fn templates() -> impl Strategy<Value = String> {
 }
 
 /// A visitor of whom nothing is known.
-struct Nobody;
+struct Stranger;
 
-impl Visitor for Nobody {
+impl Visitor for Stranger {
     fn user_agent(&self) -> &[u8] {
         b""
     }
@@ -405,7 +405,7 @@ proptest! {
         text.truncate(cut);
         if let Some(plan) = Plan::parse(&text, is_servable, is_servable) {
             let code = "abc".parse().unwrap();
-            let choice = plan.choose(&code, &Nobody, 1000).unwrap();
+            let choice = plan.choose(&code, &Stranger, 1000).unwrap();
             prop_assert!(is_servable(choice.target));
             let mut copy = Vec::new();
             let copied = plan.map(&mut copy, |_section, target, out| {

@@ -183,42 +183,34 @@ impl Kind for DeviceNames {
     }
 }
 
-/// Languages.
-pub enum Languages {}
+/// Declares kinds of lists of texts: the letter of their condition, what each must be, its pattern and examples.
+macro_rules! texts_of_condition {
+    ($($(#[doc = $about:literal])+ $List:ident: $letter:literal, $must:literal, $pattern:literal, $examples:expr;)+) => {$(
+        $(#[doc = $about])+
+        pub enum $List {}
 
-impl Kind for Languages {
-    type Value = Vec<String>;
-    const SHAPE: Shape = Shape::List;
+        impl Kind for $List {
+            type Value = Vec<String>;
+            const SHAPE: Shape = Shape::List;
 
-    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<String>> {
-        let must = "a language tag such as de or pt-BR";
-        texts_of(value, faults, must, |text| is_condition("l", text))
-    }
+            fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<String>> {
+                texts_of(value, faults, $must, |text| is_condition($letter, text))
+            }
 
-    fn schema(_: &mut SchemaGenerator) -> Value {
-        let pattern = "^[0-9A-Za-z]{2,8}(-[0-9A-Za-z]{1,8})*$";
-        let tag = json!({ "type": "string", "pattern": pattern, "examples": ["de", "pt-BR"] });
-        json!({ "type": "array", "items": tag, "minItems": 1 })
-    }
+            fn schema(_: &mut SchemaGenerator) -> Value {
+                let text = json!({ "type": "string", "pattern": $pattern, "examples": $examples });
+                json!({ "type": "array", "items": text, "minItems": 1 })
+            }
+        }
+    )+};
 }
 
-/// Countries and regions.
-pub enum Places {}
-
-impl Kind for Places {
-    type Value = Vec<String>;
-    const SHAPE: Shape = Shape::List;
-
-    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<String>> {
-        let must = "a country such as DE, or a region such as US-CA, in capitals";
-        texts_of(value, faults, must, |text| is_condition("c", text))
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Value {
-        let pattern = "^[A-Z]{2}(-[0-9A-Za-z]{1,3})?$";
-        let place = json!({ "type": "string", "pattern": pattern, "examples": ["DE", "US-CA"] });
-        json!({ "type": "array", "items": place, "minItems": 1 })
-    }
+texts_of_condition! {
+    /// Languages.
+    Languages: "l", "a language tag such as de or pt-BR", "^[0-9A-Za-z]{2,8}(-[0-9A-Za-z]{1,8})*$", ["de", "pt-BR"];
+    /// Countries and regions.
+    Places: "c", "a country such as DE, or a region such as US-CA, in capitals", "^[A-Z]{2}(-[0-9A-Za-z]{1,3})?$",
+        ["DE", "US-CA"];
 }
 
 /// The most bytes of the name or the value of a parameter.
@@ -406,11 +398,7 @@ impl PlanBody {
 impl RuleBody {
     fn of(rule: Rule, shown: impl Fn(&str) -> String) -> Self {
         let conditions = rule.conditions;
-        let percent = |points: u16| {
-            let percent = f64::from(points) / POINTS_OF_ONE;
-            // As it was written.
-            (percent * 100.0).round() / 100.0
-        };
+        let percent = |points: u16| f64::from(points) / POINTS_OF_ONE;
         Self {
             device: conditions.devices.iter().map(Device::name).collect(),
             language: conditions.languages,
