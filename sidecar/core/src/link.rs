@@ -196,10 +196,8 @@ impl Link {
         if self.plan.is_none() && change.is_empty() {
             return;
         }
-        self.plan = self
-            .destination
-            .target()
-            .and_then(|target| Plan::of_link(change.text_after(self.plan.as_deref()), target));
+        let text = change.text_after(self.plan.as_deref());
+        self.plan = Plan::of_destination(text, &self.destination);
     }
 
     /// The members, by the API's names, in which the link is not as another one is.

@@ -14,7 +14,7 @@ use vocabulary::{
 };
 
 use crate::campaign::{CampaignTarget, ClickParameter};
-use crate::link::ParameterValues;
+use crate::link::{Destination, ParameterValues};
 use crate::target::Target;
 
 pub use rule::{Conditions, Rule, RuleError, check_rules};
@@ -35,6 +35,11 @@ impl Plan {
     /// The plan of a link with a target, from [`Plan::text`]; `None` without one.
     pub fn of_link(text: String, target: &Target) -> Option<Box<Self>> {
         Self::new(text, target.as_str(), None)
+    }
+
+    /// As [`Plan::of_link`] for a link with a destination; `None` for one of a campaign, which has the plan.
+    pub fn of_destination(text: String, destination: &Destination) -> Option<Box<Self>> {
+        Self::of_link(text, destination.target()?)
     }
 
     /// As [`Plan::of_link`] for a campaign. The targets of visitors get the place for a click id.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::strategy::CodePolicy;
 use shortlink_core::ports::{Publisher, VisitQueue};
-use shortlink_core::target::TargetPolicy;
-use shortlink_core::target::domains::TargetDomains;
+use shortlink_core::target::domains::{DomainError, TargetDomains};
+use shortlink_core::target::{Target, TargetPolicy};
 use shortlink_core::trace::Sampling;
-use shortlink_service::access::{Access, Attempts};
+use shortlink_service::access::{Access, Attempts, Caller};
 use shortlink_service::campaigns::Campaigns;
 use shortlink_service::clicks::ClickIdMaker;
 use shortlink_service::codespace::Codespace;
@@ -96,6 +96,14 @@ pub struct App {
     pub body_limit_bytes: usize,
     /// The secret by which the API recognises nginx; without one, it believes all callers that are authorised.
     pub proxy_secret: Option<ProxySecret>,
+}
+
+impl App {
+    /// Checks that a target has a domain that all callers may use, and this one.
+    pub(super) fn check_domain(&self, target: &Target, caller: &Caller) -> Result<(), DomainError> {
+        let of_key = caller.key().policy.allowed_domains.as_ref();
+        self.target_domains.check(target, of_key)
+    }
 }
 
 /// The state as extractors and handlers get it.

@@ -151,10 +151,7 @@ fn read_campaign<'a>(
     }
     // Values cannot change the domain: all placeholders are in the path or after it.
     let template = Target::from_stored(campaign.target.template().to_owned());
-    let allowed = app
-        .target_domains
-        .check(&template, caller.key().policy.allowed_domains.as_ref());
-    allowed
+    app.check_domain(&template, caller)
         .map_err(|error| fields.refuse("campaignId", format!("leads to a domain that {error}")))
         .ok()?;
     Some(campaign)

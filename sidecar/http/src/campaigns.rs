@@ -326,9 +326,7 @@ fn parse_target(
     let target = target.map_err(|error| error.to_string())?;
     // The host has no places, so that it is that of every link.
     let of_all = Target::from_stored(target.template().to_owned());
-    let allowed = app
-        .target_domains
-        .check(&of_all, caller.key().policy.allowed_domains.as_ref());
+    let allowed = app.check_domain(&of_all, caller);
     allowed.map(|()| target).map_err(|error| error.to_string())
 }
 

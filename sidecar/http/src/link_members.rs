@@ -67,9 +67,7 @@ pub(super) fn read_members(
 /// Checks a target against the rules for all and for the caller; an error is worded for the caller.
 fn parse_target(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Result<Target, String> {
     let target = Target::parse(text, app.policy, own).map_err(|error| error.to_string())?;
-    let allowed = app
-        .target_domains
-        .check(&target, caller.key().policy.allowed_domains.as_ref());
+    let allowed = app.check_domain(&target, caller);
     allowed.map(|()| target).map_err(|error| error.to_string())
 }
 

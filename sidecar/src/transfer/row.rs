@@ -153,9 +153,7 @@ impl Checks {
             return Ok(PlanChange::default());
         };
         let change = PlanChange::of_text(given);
-        let plan = destination
-            .target()
-            .and_then(|target| Plan::of_link(given.to_owned(), target));
+        let plan = Plan::of_destination(given.to_owned(), destination);
         let plan = plan.filter(|it| it.fits_link() && change.text_after(None) == given);
         let plan = plan.ok_or_else(|| {
             let problem = "plan is not as `shortlink export` writes it";

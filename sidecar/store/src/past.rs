@@ -97,10 +97,9 @@ impl Past {
         };
         Some(Link {
             code: now.code,
-            plan: destination
-                .target()
-                .zip(self.plan)
-                .and_then(|(target, text)| Plan::of_link(text, target)),
+            plan: self
+                .plan
+                .and_then(|text| Plan::of_destination(text, &destination)),
             destination,
             redirect_status: RedirectStatus::from_code(self.redirect_status)?,
             forward_query: self.forward_query,

@@ -255,10 +255,9 @@ pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
             values: ParameterValues::from_stored(row.find("parameters")?.unwrap_or_default()),
         },
     };
-    let plan = destination.target().zip(plan);
     Ok(Link {
         code: row.get("code")?,
-        plan: plan.and_then(|(target, text)| Plan::of_link(text, target)),
+        plan: plan.and_then(|text| Plan::of_destination(text, &destination)),
         destination,
         redirect_status: row.get("redirect_status")?,
         forward_query: row.get("forward_query")?,
