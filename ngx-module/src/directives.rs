@@ -236,19 +236,14 @@ fn add_variables(conf: &mut Conf) -> Set {
         let added = conf.add_variable(name, is_settable, getter, number);
         added.ok_or_else(refused)?;
     }
-    let index = conf.variable_index(variables::CODE.as_bytes());
-    let index = index.ok_or_else(refused)?;
-    let click = conf.variable_index(variables::CLICK.as_bytes());
-    let click = click.ok_or_else(refused)?;
-    let followed = conf.variable_index(variables::FOLLOWED.as_bytes());
-    let followed = followed.ok_or_else(refused)?;
-    let variant = conf.variable_index(variables::VARIANT.as_bytes());
-    let variant = variant.ok_or_else(refused)?;
+    let index = |name: &str| conf.variable_index(name.as_bytes()).ok_or_else(refused);
+    let (code, click) = (index(variables::CODE)?, index(variables::CLICK)?);
+    let (followed, variant) = (index(variables::FOLLOWED)?, index(variables::VARIANT)?);
     if let Some(main) = conf.main_mut::<Settings>() {
-        main.variant_header = Some(variant);
-        main.code_variable = Some(index);
+        main.code_variable = Some(code);
         main.click_variable = Some(click);
         main.code_header = Some(followed);
+        main.variant_header = Some(variant);
     }
     Ok(())
 }

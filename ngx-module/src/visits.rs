@@ -14,7 +14,8 @@ use crate::headers::Headers;
 use crate::nginx::process::unix_milliseconds;
 use crate::nginx::request::{Method, Request, Version};
 use crate::nginx::status::Status;
-use crate::settings::{Recording, Settings, VisitAddress};
+use crate::nginx::variable::VariableIndex;
+use crate::settings::{MainConf, Recording, Settings, VisitAddress};
 use crate::state::RequestState;
 use crate::worker;
 
@@ -54,31 +55,39 @@ fn is_recorded(request: &Request, state: &RequestState) -> bool {
     }
 }
 
-/// The click id that the target got: from this worker, or from the fallback, which names it in a header.
+/// Returns whether the fallback has answered, which describes its answer in headers.
+fn is_of_fallback(state: &RequestState) -> bool {
+    state.source.get() == Source::Fallback
+}
+
+/// The value of one of these headers.
+fn header(request: &Request, index: fn(&MainConf) -> Option<VariableIndex>) -> Option<&[u8]> {
+    request.variable(index(request.main_settings::<Settings>()?)?)
+}
+
+/// The click id that the target got: from this worker, or from the fallback.
 fn click_id(request: &Request, state: &RequestState) -> Option<ClickId> {
-    if state.source.get() != Source::Fallback {
-        return state.click_id();
+    match is_of_fallback(state) {
+        true => ClickId::parse(header(request, |conf| conf.click_variable)?),
+        false => state.click_id(),
     }
-    let variable = request.main_settings::<Settings>()?.click_variable?;
-    ClickId::parse(request.variable(variable)?)
 }
 
-/// The variant that the visitor got: from this worker, or from the fallback, which names it in a header.
+/// The variant that the visitor got: from this worker, or from the fallback.
 fn variant<'a>(request: &'a Request, state: &'a RequestState) -> &'a [u8] {
-    if state.source.get() != Source::Fallback {
-        return state.variant();
+    match is_of_fallback(state) {
+        true => header(request, |conf| conf.variant_header).unwrap_or_default(),
+        false => state.variant(),
     }
-    let settings = request.main_settings::<Settings>();
-    let header = settings.and_then(|it| request.variable(it.variant_header?));
-    header.unwrap_or_default()
 }
 
-/// The code of the link that was followed. The fallback names it in a header if it is not the one that the path names.
+/// The code of the link that was followed. The fallback names it if it is not the one that the path names.
 fn code(request: &Request, state: &RequestState) -> Option<Code> {
-    let is_fallback = state.source.get() == Source::Fallback;
-    let settings = request.main_settings::<Settings>().filter(|_| is_fallback);
-    let header = settings.and_then(|it| request.variable(it.code_header?));
-    let followed = header.and_then(|text| Code::parse(text).ok());
+    let named = match is_of_fallback(state) {
+        true => header(request, |conf| conf.code_header),
+        false => None,
+    };
+    let followed = named.and_then(|text| Code::parse(text).ok());
     followed.or_else(|| state.code(request))
 }
 
