@@ -309,9 +309,9 @@ fn phases(conf: &Conf, is_used: bool) -> Vec<(Phase, RequestHandler)> {
     if is_used && has(|main| main.cache.is_some()) {
         let (early, late) = (
             request_handler!(foresight::on_post_read),
-            request_handler!(foresight::on_rewrite),
+            request_handler!(foresight::on_precontent),
         );
-        handlers.extend([(Phase::PostRead, early), (Phase::Rewrite, late)]);
+        handlers.extend([(Phase::PostRead, early), (Phase::PreContent, late)]);
     }
     handlers
 }

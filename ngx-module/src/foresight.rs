@@ -3,7 +3,8 @@
 //! A cache of many links does not fit the processor's own caches, so a look-up waits for memory
 //! twice: for the place in the index, and then for the entry. Both waits together are longer than
 //! everything else that a hit costs. So the index is asked for when the request was read, the
-//! entry when its location was found, and meanwhile nginx does what it has to do anyway.
+//! entry when nginx is about to have the answer made, and meanwhile nginx does what it has to do anyway. An entry that
+//! is asked for earlier makes the processor wait for the index, which costs more than it saves.
 //!
 //! Nothing is decided here: a wrong guess costs a look-up nothing but the wait.
 
@@ -36,8 +37,8 @@ pub(crate) fn on_post_read(request: &Request) -> Status {
     Status::DECLINED
 }
 
-/// The phase after a location was found: fetches the entry.
-pub(crate) fn on_rewrite(request: &Request) -> Status {
+/// The last phase before the answer: fetches the entry.
+pub(crate) fn on_precontent(request: &Request) -> Status {
     let Some(conf) = request.location_settings::<Settings>() else {
         return Status::DECLINED;
     };

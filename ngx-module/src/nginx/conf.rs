@@ -21,8 +21,8 @@ use ngx::ffi::{
     ngx_http_core_srv_conf_t, ngx_http_handler_pt,
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
-    ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_upstream_conf_t,
-    ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t, ngx_uint_t,
+    ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE as NGX_HTTP_PRECONTENT_PHASE,
+    ngx_http_upstream_conf_t, ngx_int_t, ngx_parse_size, ngx_path_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::ngx_conf_log_error;
 
@@ -49,8 +49,8 @@ impl From<String> for Refused {
 pub(crate) enum Phase {
     /// After a request was read.
     PostRead,
-    /// After a location was found.
-    Rewrite,
+    /// Before the answer, when a request was let in.
+    PreContent,
     /// After the answer.
     Log,
 }
@@ -427,7 +427,7 @@ impl Conf {
     pub(crate) fn add_handler(&mut self, phase: Phase, handler: RequestHandler) -> bool {
         let phase = match phase {
             Phase::PostRead => NGX_HTTP_POST_READ_PHASE,
-            Phase::Rewrite => NGX_HTTP_REWRITE_PHASE,
+            Phase::PreContent => NGX_HTTP_PRECONTENT_PHASE,
             Phase::Log => NGX_HTTP_LOG_PHASE,
         };
         // SAFETY: nginx' own module has made the arrays of handlers before it asks other modules to add theirs.

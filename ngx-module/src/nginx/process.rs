@@ -124,11 +124,13 @@ pub(crate) fn prefetch(address: usize) {
 pub(crate) fn ask_for_large_pages(address: usize, length: usize) {
     /// The size of a large page on most systems; where it is another, nothing is lost.
     const LARGE: usize = 2 << 20;
-    let begin = address.next_multiple_of(LARGE);
-    let end = (address + length) / LARGE * LARGE;
-    if begin < end {
-        // SAFETY: this is advice: it changes neither what stands there nor who may touch it; a range that is
-        // none of this process is refused.
-        unsafe { madvise(begin as *mut c_void, end - begin, MADV_HUGEPAGE as i32) };
+    if length < LARGE {
+        return;
     }
+    // The ends lie in large pages as well: what stands beside them is mostly of this process too.
+    let begin = address / LARGE * LARGE;
+    let end = (address + length).next_multiple_of(LARGE);
+    // SAFETY: this is advice: it changes neither what stands there nor who may touch it; the parts of the range that
+    // are none of this process are passed over.
+    unsafe { madvise(begin as *mut c_void, end - begin, MADV_HUGEPAGE as i32) };
 }
