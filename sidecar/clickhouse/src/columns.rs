@@ -12,7 +12,10 @@ use crate::insertion::RowBinary;
 /// Names the stored columns in the order of [`Columns::write`]; the others are parts of them.
 pub(crate) const VISITS: &str = "number, batch, at, code, campaign, host, client_v4, client_other, visitor, agent, \
      referrer, referrer_host, language, method, status, purpose, evidence, country, province, city, isp, asn, class, \
-     reason, ruleset";
+     reason, ruleset, variant";
+
+/// As [`VISITS`] in rows that a program without variants has stored.
+pub(crate) const VISITS_BEFORE: &str = VISITS.split_at(VISITS.len() - ", variant".len()).0;
 
 /// Separates the parts of the column `agent`.
 pub(crate) const TAB: char = '\t';
@@ -42,6 +45,7 @@ pub struct Columns<'a> {
     class: &'a str,
     reason: &'a str,
     ruleset: u16,
+    variant: &'a str,
 }
 
 fn text(text: Option<&String>) -> &str {
@@ -112,6 +116,7 @@ impl<'a> Columns<'a> {
             class: classification.class.name(),
             reason: classification.reason,
             ruleset: classification.ruleset,
+            variant: text(visit.variant.as_ref()),
         }
     }
 
@@ -136,7 +141,7 @@ impl<'a> Columns<'a> {
         let asn = self.asn.map(u32::to_le_bytes);
         to.some(asn.as_ref().map(<[u8; 4]>::as_slice));
         to.text(self.class).text(self.reason);
-        to.bytes(&self.ruleset.to_le_bytes());
+        to.bytes(&self.ruleset.to_le_bytes()).text(self.variant);
     }
 }
 
@@ -164,6 +169,7 @@ impl<'a> From<&'a VisitRow> for Columns<'a> {
             class: &row.class,
             reason: &row.reason,
             ruleset: row.ruleset,
+            variant: &row.variant,
         }
     }
 }

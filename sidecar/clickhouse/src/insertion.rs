@@ -7,7 +7,7 @@ use clickhouse::{Client, Row};
 use serde::Deserialize;
 
 use crate::clicks::CLICKS;
-use crate::columns::{Columns, VISITS};
+use crate::columns::{Columns, VISITS, VISITS_BEFORE};
 use crate::{ClickHouse, Fault, LinkClicks, PATIENCE};
 
 /// Writes ClickHouse's format RowBinary.
@@ -67,6 +67,8 @@ pub struct Batch {
     stored: Vec<u8>,
     /// The lengths of these parts.
     lengths: [usize; 2],
+    /// The columns of the rows of visits.
+    columns: &'static str,
 }
 
 /// The number of bytes that the lengths take.
@@ -75,8 +77,9 @@ const HEAD: usize = 16;
 /// The bytes that are reserved for the rows of a visit: most take less.
 const ROOM: usize = 400;
 
-/// Marks the stored form of a batch that has clicks, in its first number.
+/// Marks the stored form of a batch that has clicks, and that of one whose visits have variants, in its first number.
 const HAS_CLICKS: u64 = 1 << 63;
+const HAS_VARIANTS: u64 = 1 << 62;
 
 impl Batch {
     /// The batch of some visits, contributions to counts, which are in the order of their codes, and clicks, each link once.
@@ -108,18 +111,23 @@ impl Batch {
         for of_link in clicks {
             of_link.write(id, &mut rows);
         }
-        Self::of(id, rows.0, [of_visits, of_links])
+        Self::of(id, rows.0, [of_visits, of_links], VISITS)
     }
 
     /// The batch of rows behind an empty head.
-    fn of(id: i64, mut stored: Vec<u8>, lengths: [usize; 2]) -> Self {
-        let [visits, counts] = lengths.map(|length| length as u64);
-        stored[..8].copy_from_slice(&(visits | HAS_CLICKS).to_le_bytes());
+    fn of(id: i64, mut stored: Vec<u8>, lengths: [usize; 2], columns: &'static str) -> Self {
+        let [mut visits, counts] = lengths.map(|length| length as u64);
+        visits |= HAS_CLICKS;
+        if columns == VISITS {
+            visits |= HAS_VARIANTS;
+        }
+        stored[..8].copy_from_slice(&visits.to_le_bytes());
         stored[8..HEAD].copy_from_slice(&counts.to_le_bytes());
         Self {
             id,
             stored,
             lengths,
+            columns,
         }
     }
 
@@ -136,19 +144,23 @@ impl Batch {
         lz4_flex::compress_prepend_size(&self.stored)
     }
 
-    /// Restores a batch, also one of a program that stored no clicks; `None` for anything that [`Batch::to_stored`] has
+    /// Restores a batch, also one of a program that stored no clicks or no variants; `None` for anything that [`Batch::to_stored`] has
     /// not written.
     pub fn from_stored(id: i64, stored: &[u8]) -> Option<Self> {
         let stored = lz4_flex::decompress_size_prepended(stored).ok()?;
         let (first, mut rows) = number(&stored)?;
-        let visits = usize::try_from(first & !HAS_CLICKS).ok()?;
+        let visits = usize::try_from(first & !(HAS_CLICKS | HAS_VARIANTS)).ok()?;
         let mut counts = rows.len().checked_sub(visits)?;
         if first & HAS_CLICKS != 0 {
             let (second, rest) = number(rows)?;
             (counts, rows) = (usize::try_from(second).ok()?, rest);
         }
         let is_whole = visits.checked_add(counts)? <= rows.len();
-        is_whole.then(|| Self::of(id, [&[0; HEAD], rows].concat(), [visits, counts]))
+        let columns = match first & HAS_VARIANTS {
+            0 => VISITS_BEFORE,
+            _ => VISITS,
+        };
+        is_whole.then(|| Self::of(id, [&[0; HEAD], rows].concat(), [visits, counts], columns))
     }
 }
 
@@ -175,7 +187,7 @@ impl ClickHouse {
     pub async fn insert(&self, batch: &Batch) -> Result<(), Fault> {
         let client = self.database().await?;
         let tables = [
-            ("visits", VISITS),
+            ("visits", batch.columns),
             ("visit_counts", COUNTS),
             ("link_clicks", CLICKS),
         ];
@@ -268,10 +280,15 @@ mod tests {
         // As programs before stored it.
         let batch = Batch::new(9, [Columns::from(&visit)], counts, []);
         let [visits, counts, _] = batch.parts();
+        // The last byte is that of an empty variant.
+        let visits = visits.split_last().expect("a row").1;
         let mut before = (visits.len() as u64).to_le_bytes().to_vec();
         before.extend_from_slice(&[visits, counts].concat());
         let before = lz4_flex::compress_prepend_size(&before);
-        assert_eq!(Batch::from_stored(9, &before), Some(batch));
+        let restored = Batch::from_stored(9, &before).expect("a batch");
+        assert_eq!(restored.parts(), [visits, counts, &[]]);
+        assert_eq!((batch.columns, restored.columns), (VISITS, VISITS_BEFORE));
+        assert!(VISITS_BEFORE.ends_with(" ruleset"));
         assert_eq!(Batch::from_stored(9, b"rubbish"), None);
     }
 

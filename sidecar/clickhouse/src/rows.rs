@@ -51,6 +51,7 @@ pub struct VisitRow {
     pub(crate) class: String,
     pub(crate) reason: String,
     pub(crate) ruleset: u16,
+    pub(crate) variant: String,
 }
 
 fn some(text: &str) -> Option<String> {
@@ -108,6 +109,7 @@ impl VisitRow {
             class: kept.class,
             reason: kept.reason,
             ruleset: kept.ruleset,
+            variant: owned(kept.variant),
         }
     }
 
@@ -208,6 +210,7 @@ impl VisitRow {
             asn: self.network().asn,
             country: some(&self.country),
             referrer_host: some(&self.referrer_host),
+            variant: some(&self.variant),
             class: Class::by_name(&self.class)?,
             reason: self.reason.clone(),
             ruleset: self.ruleset,
@@ -273,6 +276,7 @@ impl From<VisitRow> for KeptVisit {
             browser: joined(browser, browser_version),
             os: joined(os, os_version),
             app: some(app),
+            variant: some(&row.variant),
             device: device.to_owned(),
             user_agent: user_agent.to_owned(),
             code: row.code,

@@ -11,8 +11,14 @@ use crate::clicks::CLICKS;
 use crate::insertion::COUNTS;
 use crate::{ClickHouse, Fault, MUTATION_PATIENCE, PATIENCE, VisitRow};
 
-/// The version of the tables: since 2 with clicks.
-pub(crate) const VERSION: u32 = 2;
+/// The version of the tables: since 2 with clicks, since 3 with variants.
+pub(crate) const VERSION: u32 = 3;
+
+/// The version without clicks.
+const WITHOUT_CLICKS: u32 = 1;
+
+/// The column of variants, which tables of earlier versions lack.
+const VARIANT: &str = "variant LowCardinality(String) CODEC(ZSTD)";
 
 /// The number of blocks of each table among which ClickHouse drops a repeated one. The key of a row replaces what comes
 /// later than that.
@@ -62,6 +68,7 @@ fn tables() -> [String; 4] {
              class LowCardinality(String) CODEC(ZSTD), \
              reason LowCardinality(String) CODEC(ZSTD), \
              ruleset UInt16 CODEC(ZSTD), \
+             {VARIANT}, \
              INDEX by_time at TYPE minmax GRANULARITY 1, \
              INDEX by_code code TYPE bloom_filter(0.01) GRANULARITY 1\
              ) ENGINE = ReplacingMergeTree(batch) PARTITION BY toYYYYMM(at) ORDER BY (number, code) \
@@ -110,7 +117,7 @@ struct Text {
 
 impl ClickHouse {
     /// Makes the database and its tables as far as they are missing, and has visits expire. Returns false if the tables
-    /// are of the version before, which had no clicks: they are empty until [`ClickHouse::finish_migration`].
+    /// are of the version that had no clicks: they are empty until [`ClickHouse::finish_migration`].
     ///
     /// # Errors
     /// When the server can't do it, or the tables belong to another SQL database or another version.
@@ -127,7 +134,12 @@ impl ClickHouse {
             self.execute(PATIENCE, insert).await?;
         }
         match self.check().await {
-            Err(Fault::Version { version, .. }) if version == VERSION - 1 => {
+            Err(Fault::Version { version, .. }) if version < VERSION => {
+                let add = format!("ALTER TABLE visits ADD COLUMN IF NOT EXISTS {VARIANT}");
+                self.execute(PATIENCE, client.query(&add)).await?;
+                if version > WITHOUT_CLICKS {
+                    return self.finish_migration().await.map(|()| true);
+                }
                 let truncate = client.query("TRUNCATE TABLE link_clicks");
                 self.execute(MUTATION_PATIENCE, truncate).await?;
                 // The next step of the migration fills the table.
@@ -138,14 +150,14 @@ impl ClickHouse {
         }
     }
 
-    /// Notes that the tables of the version before have all that this one has.
+    /// Notes that the tables of an earlier version have all that this one has.
     ///
     /// # Errors
     /// As [`ClickHouse::migrate`].
     pub async fn finish_migration(&self) -> Result<(), Fault> {
-        let note = "ALTER TABLE visits_owner UPDATE version = ? WHERE version = ?";
+        let note = "ALTER TABLE visits_owner UPDATE version = ? WHERE version < ?";
         let note = self.unchecked().query(note).bind(VERSION);
-        self.mutate(note.bind(VERSION - 1)).await?;
+        self.mutate(note.bind(VERSION)).await?;
         self.check().await
     }
 

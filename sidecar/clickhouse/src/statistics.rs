@@ -19,7 +19,7 @@ pub(crate) const HOUR_MS: i64 = 60 * 60 * 1000;
 
 /// The visits of a link that are counted: its latest ones. Their last versions are found by sorting: `FINAL` would read
 /// more than the index by code finds, and older servers all visits.
-const LATEST: &str = "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status \
+const LATEST: &str = "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status, variant \
      FROM visits PREWHERE code = ? \
      WHERE at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
      ORDER BY number DESC, batch DESC LIMIT 1 BY number LIMIT ?)";
@@ -74,6 +74,7 @@ pub(crate) fn column(dimension: Dimension) -> &'static str {
         Dimension::Referrer => "referrer_host",
         Dimension::Network => "isp",
         Dimension::Status => "toString(status)",
+        Dimension::Variant => "variant",
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use vocabulary::ClickId;
+use vocabulary::plan::MAX_VARIANT_LENGTH;
 use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{TEXT_LIMITS, VisitEvent, VisitId, VisitMethod};
 
@@ -65,6 +66,8 @@ pub struct Visit {
     pub evidence: VisitEvidence,
     /// The id that the target got.
     pub click: Option<ClickId>,
+    /// The variant of the rule that was followed; `None` for one without a name, and for the default target.
+    pub variant: Option<String>,
     /// Location of the client.
     pub place: Place,
     /// Browser, system and device of the client.
@@ -106,6 +109,13 @@ pub fn arrive<'e>(event: &VisitEvent<'e>, now: Timestamp) -> (VisitEvent<'e>, bo
         event.time_ms = u64::try_from(now.as_millisecond()).unwrap_or_default();
     }
     (event, is_ahead)
+}
+
+/// The name of a variant; `None` for bytes that are none.
+fn variant(bytes: &[u8]) -> Option<String> {
+    let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_name = (1..=MAX_VARIANT_LENGTH).contains(&bytes.len()) && bytes.iter().all(is_fine);
+    is_name.then(|| kept(bytes, MAX_VARIANT_LENGTH))
 }
 
 /// Derives visits from events.
@@ -176,6 +186,7 @@ impl Enrichment {
             purpose,
             evidence: event.evidence,
             click: event.click,
+            variant: variant(event.variant),
             place,
             classification,
         })

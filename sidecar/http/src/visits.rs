@@ -84,6 +84,8 @@ struct VisitMembers {
     user_agent: String,
     /// Click id that the target got in the parameter that clickId of the campaign names.
     click_id: Option<String>,
+    /// Variant of the rule that was followed; null for a rule without a name, and for the default target.
+    variant: Option<String>,
 }
 
 // A visit in an answer. Not a doc comment: the schema is that of the members.
@@ -122,6 +124,7 @@ impl From<&Visit> for VisitBody {
             purpose: visit.purpose.clone(),
             user_agent: visit.user_agent.clone(),
             click_id: visit.click.map(|id| id.to_string()),
+            variant: visit.variant.clone(),
         })
     }
 }

@@ -474,6 +474,7 @@ pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
         purpose: String::new(),
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: None,
         place: Place {
             country: Some("AT".to_owned()),
             city: Some("Wien".to_owned()),

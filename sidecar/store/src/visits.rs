@@ -223,16 +223,17 @@ struct Counts<'a> {
 
 /// Properties of visits that are counted in the same rows, except for their links: the campaign, the hour, the class, and
 /// what the value of each dimension follows from.
-type Alike<'a> = (Option<i64>, i64, &'static str, (usize, u16, [&'a str; 4]));
+type Alike<'a> = (Option<i64>, i64, &'static str, (usize, u16, [&'a str; 5]));
 
 /// The dimensions whose values follow from the agent, and those whose values are other texts of the visit. The status is
 /// left.
 const OF_AGENTS: [Dimension; 3] = [Dimension::Device, Dimension::Browser, Dimension::Os];
-const OF_TEXTS: [Dimension; 4] = [
+const OF_TEXTS: [Dimension; 5] = [
     Dimension::Domain,
     Dimension::Country,
     Dimension::Network,
     Dimension::Referrer,
+    Dimension::Variant,
 ];
 const _: () = assert!(OF_AGENTS.len() + OF_TEXTS.len() + 1 == Dimension::ALL.len());
 
@@ -291,8 +292,7 @@ impl<'a> Counts<'a> {
         let mut rows: Map<(i64, &'static str, i64, &str, &'static str), i64> = Map::default();
         for ((campaign, hour, class, _), (visit, visits)) in alike {
             for of in [Some(ALL), campaign].into_iter().flatten() {
-                for dimension in [Dimension::Total].into_iter().chain(Dimension::ALL) {
-                    let value = dimension.value(visit);
+                for (dimension, value) in counted(|dimension| dimension.value(visit)) {
                     let key = (of, dimension.name(), hour, value, class);
                     *rows.entry(key).or_default() += visits;
                 }
@@ -306,6 +306,13 @@ impl<'a> Counts<'a> {
             ..counts
         }
     }
+}
+
+/// The values by which a visit is counted, with their dimensions.
+fn counted<'a>(value: impl Fn(Dimension) -> &'a str) -> impl Iterator<Item = (Dimension, &'a str)> {
+    let all = [Dimension::Total].into_iter().chain(Dimension::ALL);
+    let values = all.map(move |dimension| (dimension, value(dimension)));
+    values.filter(|(dimension, value)| !(value.is_empty() && dimension.is_sparse()))
 }
 
 /// Adds visits to the ranges of their origins, which contain the stored visits; returns the places of

@@ -88,6 +88,7 @@ columns! {
     "purpose" Texts |it| Some(&it.visit.purpose), "header `Sec-Purpose` or `Purpose`";
     "userAgent" Texts |it| Some(&it.visit.user_agent), "header `User-Agent`";
     "clickId" Texts |it| it.visit.click_id.as_deref(), "click id that the target got";
+    "variant" Texts |it| it.visit.variant.as_deref(), "variant of the rule that was followed";
 }
 
 /// The schema of a file.

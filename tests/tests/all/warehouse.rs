@@ -60,6 +60,7 @@ const MEMBERS: [(&str, &str); 23] = [
     ("purpose", "VARCHAR"),
     ("userAgent", "VARCHAR"),
     ("clickId", "VARCHAR"),
+    ("variant", "VARCHAR"),
 ];
 
 /// A program of the Python environment of these tests.

@@ -99,8 +99,8 @@ pub struct Range {
     /// Time zone of the days, such as Asia/Shanghai. Default: UTC.
     #[arg(long, value_name = "NAME", value_parser = zone)]
     timezone: Option<TimeZone>,
-    /// Dimension of a further table: domain, country, device, browser, os, referrer, network or
-    /// status. Can be repeated; commas separate several values.
+    /// Dimension of a further table: domain, country, device, browser, os, referrer, network, status or
+    /// variant. Can be repeated; commas separate several values.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     by: Vec<String>,
     /// Maximum number of values of each dimension: 1 to 1000. Default: 50.

@@ -116,6 +116,8 @@ pub struct KeptVisit {
     pub reason: String,
     /// The version of the rules that decided the class.
     pub ruleset: u16,
+    /// The variant that was followed.
+    pub variant: Option<String>,
     /// The click id that its target got, if it is stored with the number of the visit.
     pub click_id: Option<String>,
 }
@@ -187,11 +189,13 @@ pub enum Dimension {
     Network,
     /// The HTTP status of the answer.
     Status,
+    /// The variant that was followed.
+    Variant,
 }
 
 impl Dimension {
     /// Every dimension but [`Dimension::Total`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Domain,
         Self::Country,
         Self::Device,
@@ -200,11 +204,12 @@ impl Dimension {
         Self::Referrer,
         Self::Network,
         Self::Status,
+        Self::Variant,
     ];
 
     /// The names, for messages that list what is allowed.
     pub const NAMES: &'static str =
-        "domain, country, device, browser, os, referrer, network, status";
+        "domain, country, device, browser, os, referrer, network, status, variant";
 
     /// The dimension's name.
     pub fn name(self) -> &'static str {
@@ -218,6 +223,7 @@ impl Dimension {
             Self::Referrer => "referrer",
             Self::Network => "network",
             Self::Status => "status",
+            Self::Variant => "variant",
         }
     }
 
@@ -226,12 +232,23 @@ impl Dimension {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// Visitors choose the values of this dimension, or come from many networks: there can be any number of values.
+    /// Visitors choose the values of this dimension, come from many networks, or follow many links with variants: there can
+    /// be any number of values.
     pub fn is_chosen(self) -> bool {
         matches!(
             self,
-            Self::Domain | Self::Browser | Self::Os | Self::Referrer | Self::Network
+            Self::Domain
+                | Self::Browser
+                | Self::Os
+                | Self::Referrer
+                | Self::Network
+                | Self::Variant
         )
+    }
+
+    /// Most visits have no value in this dimension. Those are not counted in it: they are the rest of all visits.
+    pub fn is_sparse(self) -> bool {
+        matches!(self, Self::Variant)
     }
 
     /// The visit's value in this dimension; empty when it is unknown.
@@ -246,6 +263,7 @@ impl Dimension {
             Self::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
             Self::Network => visit.place.isp.as_deref().unwrap_or_default(),
             Self::Status => status_text(visit.status),
+            Self::Variant => visit.variant.as_deref().unwrap_or_default(),
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct StoredVisit {
     pub country: Option<String>,
     /// The referrer's host.
     pub referrer_host: Option<String>,
+    /// The variant that was followed.
+    pub variant: Option<String>,
     /// Kind of visitor.
     pub class: Class,
     /// Reason of the rules.
@@ -170,6 +172,7 @@ mod tests {
             asn: None,
             country: None,
             referrer_host: None,
+            variant: None,
             class: Class::Preview,
             reason: "whatsapp".to_owned(),
             ruleset: RULESET,

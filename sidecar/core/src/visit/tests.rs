@@ -209,6 +209,20 @@ fn a_sweep_from_servers_is_recognised_at_the_first_judgement() {
     }
 }
 
+#[test]
+fn a_variant_is_kept_if_a_rule_can_have_it() {
+    for (bytes, kept) in [
+        (&b"b-1_X"[..], Some("b-1_X")),
+        (b"", None),
+        (b"(other)", None),
+        (b"\xff", None),
+        (&[b'a'; 32], Some("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")),
+        (&[b'a'; 33], None),
+    ] {
+        assert_eq!(variant(bytes).as_deref(), kept, "{bytes:?}");
+    }
+}
+
 /// A visit as it is read after it was stored.
 fn stored(visit: &Visit) -> StoredVisit {
     StoredVisit {
@@ -227,6 +241,7 @@ fn stored(visit: &Visit) -> StoredVisit {
         asn: visit.place.asn,
         country: visit.place.country.clone(),
         referrer_host: visit.referrer_host.clone(),
+        variant: visit.variant.clone(),
         class: visit.classification.class,
         reason: visit.classification.reason.to_owned(),
         ruleset: visit.classification.ruleset,

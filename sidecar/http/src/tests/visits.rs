@@ -39,6 +39,7 @@ pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit 
         purpose: String::new(),
         evidence: VisitEvidence::UNKNOWN,
         click: None,
+        variant: None,
         place: Place {
             country: Some(
                 if sequence.is_multiple_of(2) {

@@ -141,6 +141,7 @@ impl Scene {
             purpose: String::new(),
             evidence: VisitEvidence::UNKNOWN,
             click: None,
+            variant: None,
             place: Place::default(),
             agent: Arc::new(Agent::default()),
             classification: Classification {

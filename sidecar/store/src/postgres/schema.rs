@@ -42,6 +42,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0029_clicked_visits",
     "0030_spellings",
     "0031_plans",
+    "0032_visit_variants",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

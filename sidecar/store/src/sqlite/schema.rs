@@ -45,6 +45,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0034_clicked_visits",
     "0035_spellings",
     "0036_plans",
+    "0037_visit_variants",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

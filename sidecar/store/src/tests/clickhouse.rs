@@ -13,7 +13,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::{Destination, Link, ParameterValues};
-use shortlink_core::ports::{OldCounts, TimeSpan};
+use shortlink_core::ports::{Counted, Dimension, OldCounts, TimeSpan};
 use shortlink_core::testing::{campaign, eventually, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
@@ -21,6 +21,7 @@ use shortlink_core::visit::stored::Verdict;
 use vocabulary::CampaignId;
 
 use super::clicks::erase_campaign;
+use super::visits::query;
 use crate::testing::*;
 use crate::{Scheme, Store, VisitsOptions};
 
@@ -137,6 +138,35 @@ async fn visits_are_moved_with_their_counts_and_answers_stay() {
         pair.reclassify().await;
         pair.compare(&mut random).await;
     }
+}
+
+#[tokio::test]
+async fn tables_without_variants_get_them_by_the_migration() {
+    let mut fixture = Fixture::with_clickhouse(Scheme::Sqlite).await;
+    create(&fixture.store, link("a")).await;
+    keep(&fixture.store, vec![visit(0, "a", NOW)]).await;
+    fixture.execute_in_clickhouse("ALTER TABLE visits DROP COLUMN variant");
+    fixture.execute_in_clickhouse("ALTER TABLE visits_owner UPDATE version = 2 WHERE 1");
+    let found = fixture
+        .open()
+        .await
+        .count_visits(&query(Counted::Link(code("a"))))
+        .await;
+    let refused = found.expect_err("tables of another version").source;
+    assert!(refused.to_string().contains("shortlink migrate"));
+    let applied = crate::migrate(&fixture.options, &KEY).await;
+    assert_eq!(applied.expect("a good database"), 0);
+    fixture.store = fixture.open().await;
+    let mut named = visit(1, "a", NOW);
+    named.variant = Some("b".to_owned());
+    keep(&fixture.store, vec![named]).await;
+    let counts = fixture
+        .store
+        .count_by(&query(Counted::Link(code("a"))), Dimension::Variant)
+        .await;
+    let counts = counts.expect("a store").into_iter();
+    let counts: Vec<_> = counts.map(|it| (it.value, it.visits)).collect();
+    assert_eq!(counts, [(String::new(), 1), ("b".to_owned(), 1)]);
 }
 
 #[tokio::test]

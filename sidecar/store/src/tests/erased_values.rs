@@ -31,10 +31,10 @@ in_every_store_of_visits! {
 const CAMPAIGN: CampaignId = CampaignId::FIRST;
 
 /// The class, and the value in each dimension, of an erased visit.
-type Erased = (bool, Class, [String; 9]);
+type Erased = (bool, Class, [String; 10]);
 
-fn dimensions() -> [Dimension; 9] {
-    let mut all = [Dimension::Total; 9];
+fn dimensions() -> [Dimension; 10] {
+    let mut all = [Dimension::Total; 10];
     all[1..].copy_from_slice(&Dimension::ALL);
     all
 }
@@ -75,6 +75,7 @@ fn random(number: u64, random: &mut StdRng) -> Visit {
         0 => Some(format!("Only {number}")),
         _ => text(&["Alpha", "Beta", ""], random),
     };
+    visit.variant = text(&["a", "b", "", ""], random);
     visit.visitor = Some(VisitorId(random.random()));
     visit.classification.class = *[Class::Human, Class::Human, Class::Scanner]
         .choose(random)
@@ -119,6 +120,7 @@ fn expected(
             Dimension::Referrer => visit.referrer_host.as_deref(),
             Dimension::Network => visit.isp.as_deref(),
             Dimension::Status => Some(status_text(visit.status)),
+            Dimension::Variant => visit.variant.as_deref(),
         };
         add(value.unwrap_or_default(), visit.class);
     }
@@ -214,6 +216,7 @@ async fn values_of_erased_visits_are_counted_together(fixture: Fixture) {
             visit.referrer_host.clone(),
             visit.isp.clone(),
             Some(status_text(visit.status).to_owned()),
+            visit.variant.clone(),
         ];
         (false, visit.class, values.map(Option::unwrap_or_default))
     }));

@@ -116,6 +116,7 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
     abroad.referrer_host = Some("www.example.com".to_owned());
     abroad.place.isp = Some("Example Mobile".to_owned());
     abroad.status = 307;
+    abroad.variant = Some("b".to_owned());
     let visits = vec![
         visit(0, "member", "2026-06-01T12:00:00Z"),
         of_class(Class::Preview, visit(1, "member", "2026-06-01T12:59:59Z")),
@@ -195,6 +196,7 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
                 Dimension::Status,
                 ["302 human 2", "302 preview 1", "307 human 1"],
             ),
+            (Dimension::Variant, [" human 2", " preview 1", "b human 1"]),
         ] {
             let counts = store.count_by(&query(counted), dimension).await;
             let text = |it: &ValueCount| format!("{} {} {}", it.value, it.class.name(), it.visits);

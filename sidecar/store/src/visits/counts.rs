@@ -25,6 +25,13 @@ pub(super) const LINK: &str = "{link_id|code}";
 const COUNTS: &str = " FROM (SELECT hour, value, class, visits FROM visit_hours WHERE campaign_id = $1 \
      AND dimension = $2 AND hour >= $3 AND hour < $4 ORDER BY hour DESC LIMIT $5) AS latest ";
 
+/// As [`COUNTS`] in a sparse dimension, and the rest of all visits: those without a value.
+const SPARSE_COUNTS: &str = " FROM (WITH named AS MATERIALIZED (SELECT hour, value, class, visits FROM visit_hours \
+     WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 ORDER BY hour DESC LIMIT $5) \
+     SELECT * FROM named UNION ALL SELECT hour, '', class, -visits FROM named UNION ALL \
+     SELECT hour, '', class, visits FROM visit_hours WHERE campaign_id = $1 AND dimension = 'total' \
+     AND hour >= $3 AND hour < $4) AS latest ";
+
 /// The visits of a link that are counted: its latest ones, with their agents.
 const LATEST: [&str; 3] = [
     " FROM (SELECT * FROM visits WHERE ",
@@ -218,13 +225,14 @@ async fn by_value(
         Counted::Campaign(id) => Value::from(id),
         Counted::All => Value::from(ALL),
     };
-    let sql = sql!(
-        "SELECT value, class, CAST(sum(visits) AS bigint) AS visits",
-        COUNTS,
-        "GROUP BY value, class ORDER BY visits DESC, value, class"
-    );
+    let mut statement = db.statement(sql!(
+        "SELECT value, class, CAST(sum(visits) AS bigint) AS visits"
+    ));
+    statement.push(counts(dimension)).push(sql!(
+        "GROUP BY value, class HAVING sum(visits) <> 0 ORDER BY visits DESC, value, class"
+    ));
     let values = args![campaign, dimension.name(), since, until, MAX_COUNTS];
-    db.all(sql, values, read).await
+    db.all(&statement, values, read).await
 }
 
 async fn over_time(
@@ -285,12 +293,14 @@ async fn over_time(
         Counted::Campaign(id) => Value::from(id),
         Counted::All => Value::from(ALL),
     };
-    let sql = sql!(
-        "SELECT (hour + $8) / $6 * $6 - $8 AS begin, latest.value, class, CAST(sum(visits) AS bigint) AS visits",
-        COUNTS,
+    let mut statement = db.statement(sql!(
+        "SELECT (hour + $8) / $6 * $6 - $8 AS begin, latest.value, class, CAST(sum(visits) AS bigint) AS visits"
+    ));
+    statement.push(counts(dimension)).push(sql!(
         "WHERE latest.value {IN (SELECT json_each.value FROM json_each($7))|= ANY($7::text[])} \
-         GROUP BY begin, latest.value, class ORDER BY begin, visits DESC, latest.value, class"
-    );
+         GROUP BY begin, latest.value, class HAVING sum(visits) <> 0 \
+         ORDER BY begin, visits DESC, latest.value, class"
+    ));
     let values = args![
         campaign,
         dimension.name(),
@@ -301,7 +311,15 @@ async fn over_time(
         wanted,
         ahead
     ];
-    db.all(sql, values, read).await
+    db.all(&statement, values, read).await
+}
+
+/// The counts of a campaign, or of all links, in a dimension.
+fn counts(dimension: Dimension) -> Sql {
+    match dimension.is_sparse() {
+        true => sql!(SPARSE_COUNTS),
+        false => sql!(COUNTS),
+    }
 }
 
 async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors>, sqlx::Error> {
@@ -408,6 +426,7 @@ fn column(dimension: Dimension) -> Sql {
         Dimension::Referrer => sql!("coalesce(referrer_host, '')"),
         Dimension::Network => sql!("coalesce(isp, '')"),
         Dimension::Status => sql!("CAST(status AS text)"),
+        Dimension::Variant => sql!("coalesce(variant, '')"),
     }
 }
 

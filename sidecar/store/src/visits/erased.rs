@@ -1,4 +1,5 @@
-//! Removes the values of erased visits from counts: countries, devices, browsers, systems, referrers, networks, and visitors.
+//! Removes the values of erased visits from counts: countries, devices, browsers, systems, referrers, networks, variants,
+//! and visitors.
 //!
 //! A value that only one person has identifies this person in each count. So the values of erased visits are counted as
 //! [`OTHER`] afterwards, in the transaction that deletes the visits or, for ClickHouse, in the one that notes their number.
@@ -21,17 +22,18 @@ use crate::sql::{IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args};
 
 /// The dimensions whose values go.
-pub(super) const DIMENSIONS: [Dimension; 6] = [
+pub(super) const DIMENSIONS: [Dimension; 7] = [
     Dimension::Country,
     Dimension::Device,
     Dimension::Browser,
     Dimension::Os,
     Dimension::Referrer,
     Dimension::Network,
+    Dimension::Variant,
 ];
 
 /// The columns of a deleted visit that [`ErasedVisit::read`] reads.
-pub(super) const COLUMNS: &str = "id, agent_id, at, class, campaign_id, country, referrer_host, isp, \
+pub(super) const COLUMNS: &str = "id, agent_id, at, class, campaign_id, country, referrer_host, isp, variant, \
      CAST(CASE WHEN class = 'human' AND visitor IS NOT NULL THEN 1 ELSE 0 END AS bigint) AS is_person";
 
 /// A deleted visit.
@@ -45,6 +47,7 @@ pub(super) struct ErasedVisit {
     country: Option<String>,
     referrer: Option<String>,
     network: Option<String>,
+    variant: Option<String>,
     is_person: bool,
 }
 
@@ -59,6 +62,7 @@ impl ErasedVisit {
             country: row.find("country")?,
             referrer: row.find("referrer_host")?,
             network: row.find("isp")?,
+            variant: row.find("variant")?,
             is_person: row.get::<i64>("is_person")? != 0,
         })
     }
@@ -93,6 +97,7 @@ impl Erased {
                     Dimension::Country => visit.country.as_deref(),
                     Dimension::Referrer => visit.referrer.as_deref(),
                     Dimension::Network => visit.network.as_deref(),
+                    Dimension::Variant => visit.variant.as_deref(),
                     Dimension::Device => agent.map(|it| &*it[0]),
                     Dimension::Browser => agent.map(|it| &*it[1]),
                     _ => agent.map(|it| &*it[2]),

@@ -378,10 +378,10 @@ async fn ended(
 /// The columns of a visit that both engines have.
 const VISIT: &str = "(at, code, host, client, visitor, agent_id, referrer, referrer_host, \
      language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
-     campaign_id, evidence, asn";
+     campaign_id, evidence, asn, variant";
 
 /// The number of these columns.
-const COLUMNS: usize = 22;
+const COLUMNS: usize = 23;
 
 /// Those that are integers in PostgreSQL, by their places: the status, the ruleset and the evidence.
 const INTEGERS: [usize; 3] = [10, 18, 20];
@@ -416,6 +416,7 @@ fn values<'a>(taken: &Taken<'a>, agent: i64, id: i64) -> [Value<'a>; COLUMNS + 2
         taken.campaign().into(),
         evidence_column(visit.evidence).into(),
         place.asn.into(),
+        (&visit.variant).into(),
         taken.key.into(),
         id.into(),
     ]

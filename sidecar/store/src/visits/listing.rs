@@ -19,7 +19,7 @@ use crate::{Scheme, Store};
 /// The columns that [`read`] reads.
 pub(super) const COLUMNS: &str = "visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, \
      language, method, status, purpose, country, province, city, isp, browser, browser_version, \
-     os, os_version, device, app, class, reason, ruleset";
+     os, os_version, device, app, class, reason, ruleset, variant";
 
 const SELECT: Sql = sql!(
     "SELECT ",
@@ -207,6 +207,7 @@ pub(super) fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
         class: row.get("class")?,
         reason: row.get("reason")?,
         ruleset: row.get("ruleset")?,
+        variant: row.find("variant")?,
         click_id: None,
     })
 }

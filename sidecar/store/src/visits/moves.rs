@@ -74,8 +74,7 @@ impl<'a> Moves<'a> {
     fn count(&mut self, visit: &'a StoredVisit, hour: i64, counted: &Counted<'a>, by: i64) {
         let class = counted.class.name();
         for of in campaigns(visit) {
-            for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
-                let value = counted.value(dimension, visit);
+            for (dimension, value) in super::counted(|dimension| counted.value(dimension, visit)) {
                 let key = (of, dimension.name(), hour, value, class);
                 *self.counts.hours.entry(key).or_default() += by;
             }
@@ -126,6 +125,7 @@ impl<'a> Counted<'a> {
             Dimension::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
             Dimension::Network => visit.isp.as_deref().unwrap_or_default(),
             Dimension::Status => status_text(visit.status),
+            Dimension::Variant => visit.variant.as_deref().unwrap_or_default(),
         }
     }
 }

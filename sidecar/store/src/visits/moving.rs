@@ -38,7 +38,7 @@ struct Moved {
 const VISITS: Sql = sql!(
     "SELECT visits.id, at, code, campaign_id, host, client, visitor, user_agent, referrer, \
      referrer_host, language, method, status, purpose, evidence, country, province, city, isp, asn, \
-     class, reason, ruleset, agent_id, browser, browser_version, os, os_version, device, app \
+     class, reason, ruleset, variant, agent_id, browser, browser_version, os, os_version, device, app \
      FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id > $1 \
      ORDER BY visits.id LIMIT $2"
 );

@@ -28,7 +28,7 @@ use crate::{Engine, Store, webhooks};
 
 /// The columns that [`stored_visit`] reads.
 pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, visitor, method, \
-     status, purpose, evidence, user_agent, isp, asn, country, referrer_host, class, reason, ruleset, agent_id, browser, \
+     status, purpose, evidence, user_agent, isp, asn, country, referrer_host, variant, class, reason, ruleset, agent_id, browser, \
      browser_version, os, os_version, device, app FROM ";
 
 impl Store {
@@ -289,6 +289,7 @@ pub(super) fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error
         asn: asn(row)?,
         country: row.find("country")?,
         referrer_host: row.find("referrer_host")?,
+        variant: row.find("variant")?,
         class,
         reason: row.get("reason")?,
         ruleset: row.get("ruleset")?,

@@ -209,8 +209,16 @@ impl Pair {
                 store.count_by(query, dimension).await.expect("a store")
             })
             .await;
-            let values =
-                ["", "DE", "phone", "iOS", "s0.example", "www.example.com"].map(str::to_owned);
+            let values = [
+                "",
+                "DE",
+                "phone",
+                "iOS",
+                "s0.example",
+                "www.example.com",
+                "b",
+            ]
+            .map(str::to_owned);
             self.same(&format!("{by:?} {what}"), async |store| {
                 store
                     .count_over_time(query, dimension, &values, by)
@@ -349,6 +357,10 @@ pub(super) fn random_visit(random: &mut StdRng, sequence: u64) -> Visit {
         .map(str::to_owned);
     visit.place.isp = random.random_bool(0.5).then(|| "A?b'c\\d".to_owned());
     visit.place.asn = random.random_bool(0.5).then_some(64_500);
+    visit.variant = [None, None, Some("a"), Some("b")]
+        .choose(random)
+        .expect("some")
+        .map(str::to_owned);
     visit.agent = Arc::new(Agent {
         browser: versioned(random, "Safari"),
         os: versioned(random, "iOS"),
