@@ -119,6 +119,17 @@ pub enum Section<'a> {
     Skipped,
 }
 
+/// A rule that was tried on a visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried<'a> {
+    /// The rule.
+    pub rule: Rule<'a>,
+    /// The visitor meets all its conditions.
+    pub is_met: bool,
+    /// The first condition that the visitor does not meet.
+    pub unmet: Option<Condition<'a>>,
+}
+
 /// The target for a visitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<'a> {
@@ -214,40 +225,48 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// The rules, in order, as far as they meet a visitor; `now` is in seconds since 1970.
+    pub fn tried(
+        self,
+        code: &Code,
+        visitor: &impl Visitor,
+        now: u64,
+    ) -> impl Iterator<Item = Tried<'a>> {
+        let mut points = Points::default();
+        self.rules().map(move |rule| {
+            let mut conditions = rule.conditions.into_iter();
+            let unmet = conditions.find(|condition| {
+                !condition.is_some_and(|condition| match condition {
+                    Condition::Share(share) => {
+                        share.contains(points.of(share.group, code, visitor))
+                    }
+                    other => other.is_met(visitor, now),
+                })
+            });
+            Tried {
+                rule,
+                is_met: unmet.is_none(),
+                unmet: unmet.flatten(),
+            }
+        })
+    }
+
     /// Chooses the target for a visitor; `now` is in seconds since 1970. `None` only for a plan that was not checked.
     pub fn choose(self, code: &Code, visitor: &impl Visitor, now: u64) -> Option<Choice<'a>> {
-        let mut target = None;
-        let mut points = Points::default();
-        let mut place = 0;
-        for section in self.sections() {
-            match section {
-                Section::Target(default) => target = Some(default),
-                Section::Rule(rule) => {
-                    let mut conditions = rule.conditions.into_iter();
-                    let is_met = conditions.all(|condition| {
-                        condition.is_some_and(|condition| match condition {
-                            Condition::Share(share) => {
-                                share.contains(points.of(share.group, code, visitor))
-                            }
-                            other => other.is_met(visitor, now),
-                        })
-                    });
-                    if is_met {
-                        return Some(Choice {
-                            target: rule.target,
-                            rule: Some(place),
-                            variant: rule.variant(),
-                        });
-                    }
-                    place += 1;
-                }
-                Section::Instead(..) | Section::Skipped => {}
-            }
-        }
-        Some(Choice {
-            target: target?,
-            rule: None,
-            variant: None,
+        let mut tried = self.tried(code, visitor, now).enumerate();
+        let chosen = tried.find_map(|(place, tried)| {
+            tried.is_met.then(|| Choice {
+                target: tried.rule.target,
+                rule: Some(place),
+                variant: tried.rule.variant(),
+            })
+        });
+        chosen.or_else(|| {
+            Some(Choice {
+                target: self.target()?,
+                rule: None,
+                variant: None,
+            })
         })
     }
 

@@ -338,7 +338,7 @@ pub struct PlanBody {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Rule")]
-struct RuleBody {
+pub struct RuleBody {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     device: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -396,7 +396,8 @@ impl PlanBody {
 }
 
 impl RuleBody {
-    fn of(rule: Rule, shown: impl Fn(&str) -> String) -> Self {
+    /// Describes a rule; `shown` makes the text of its target.
+    pub fn of(rule: Rule, shown: impl Fn(&str) -> String) -> Self {
         let conditions = rule.conditions;
         let percent = |points: u16| f64::from(points) / POINTS_OF_ONE;
         Self {

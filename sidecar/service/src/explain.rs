@@ -1,7 +1,10 @@
 //! Explanations: the answer of a code, the rule that decides it, and a comparison of SQL with Redis.
 //!
 //! The answer is found as nginx finds it. The records in Redis decide if they can be used,
-//! otherwise SQL does. The caches of nginx workers are left out: Redis notifies them of changes.
+//! otherwise SQL does. The caches of nginx workers are left out: Redis notifies them of changes. For another time than
+//! now SQL decides: Redis has the records of today.
+
+mod visitor;
 
 use std::slice;
 use std::sync::Arc;
@@ -14,13 +17,15 @@ use shortlink_core::link::{Link, State, since_1970};
 use shortlink_core::ports::{PublishError, RecordIndex, Stood, StoreError};
 use shortlink_core::records::Drift;
 use shortlink_store::Store;
-use vocabulary::judge::{self, judge};
+use vocabulary::judge::{self, BadNews, judge};
 use vocabulary::{
-    CampaignId, CampaignLinkRecord, Code, CodeRules, Found, LinkRecord, MissReason, Plan, Record,
-    Verdict,
+    CampaignId, CampaignLinkRecord, Code, CodeRules, Found, Instead, LinkRecord, MissReason, Plan,
+    Record, Verdict,
 };
 
-use crate::resolve;
+use crate::resolve::{self, Spellings, chosen};
+
+pub use visitor::{AssumedVisitor, Outcome, TriedRule};
 
 /// Timeout of Redis.
 const REDIS_LIMIT: Duration = Duration::from_secs(1);
@@ -40,7 +45,7 @@ pub struct Explainer {
 /// The explanation of a code.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Time of the explanation.
+    /// Time for which the answer holds.
     pub at: Timestamp,
     /// The link in SQL.
     pub link: Option<Link>,
@@ -71,6 +76,10 @@ pub struct Answer {
     pub source: Source,
     /// The answer, with the target of a redirect.
     pub given: judge::Answer<String>,
+    /// The target stands instead of another answer.
+    pub instead: Option<Instead>,
+    /// The rules for visitors, in order; none if the answer does not depend on the visitor.
+    pub tried: Vec<TriedRule>,
 }
 
 /// The source of an answer.
@@ -130,14 +139,21 @@ impl Answer {
         source: Source,
         link: Option<State>,
         campaign: Option<State>,
+        tried: Vec<TriedRule>,
     ) -> Self {
         let rule = match (given, link, campaign) {
             (
                 judge::Answer::Redirect {
                     instead_of: None, ..
                 },
-                ..,
-            ) => Rule::Link(State::Live),
+                link,
+                campaign,
+            ) => match (link, campaign) {
+                // The record of a pause is one that redirects.
+                (Some(State::Paused), _) => Rule::Link(State::Paused),
+                (_, Some(State::Paused)) => Rule::Campaign(State::Paused),
+                _ => Rule::Link(State::Live),
+            },
             (judge::Answer::Miss(_), ..) => Rule::NoTarget,
             (judge::Answer::Unknown, ..) if source == Source::Redis => Rule::Negative,
             (judge::Answer::Unknown, ..) => Rule::Unknown,
@@ -145,21 +161,21 @@ impl Answer {
             (_, Some(State::Live) | None, _) => Rule::Gone,
             (_, Some(state), _) => Rule::Link(state),
         };
-        let target = |target| match given {
-            // The target of visitors for whom no rule fits.
-            judge::Answer::Redirect { is_plan: true, .. } => {
-                Plan::from_checked(target).target().unwrap_or_default()
-            }
-            _ => target,
+        let instead = match (given, rule) {
+            (judge::Answer::Redirect { instead_of, .. }, rule) => match instead_of {
+                Some(BadNews::NotYet) => Some(Instead::NotYet),
+                Some(BadNews::Gone | BadNews::Unknown) => Some(Instead::Expired),
+                None => (rule != Rule::Link(State::Live)).then_some(Instead::Paused),
+            },
+            _ => None,
         };
         Self {
             rule,
             source,
             // A space is the place of the click id, which each visit has another of.
-            given: given.map(|text| {
-                let text = String::from_utf8_lossy(target(text));
-                text.replace(' ', "{clickId}")
-            }),
+            given: given.map(visitor::shown),
+            instead,
+            tried,
         }
     }
 
@@ -183,11 +199,16 @@ impl Answer {
 }
 
 impl Explainer {
-    /// Explains a code.
+    /// Explains the answer of a code to a visitor, now or at another time.
     ///
     /// # Errors
     /// Fails if SQL fails. A failure of Redis is part of the explanation.
-    pub async fn explain(&self, code: &Code) -> Result<Explanation, StoreError> {
+    pub async fn explain(
+        &self,
+        code: &Code,
+        visitor: &AssumedVisitor,
+        at: Option<Timestamp>,
+    ) -> Result<Explanation, StoreError> {
         let now = self.clock.now();
         let (code, stored) = self.find(code).await?;
         let code = &code;
@@ -224,7 +245,7 @@ impl Explainer {
             None => (None, false),
         };
         let mut explanation = Explanation {
-            at: now,
+            at: at.unwrap_or(now),
             wanted: records.map(|records| records.get(0).text.to_vec()),
             link,
             waits,
@@ -236,10 +257,16 @@ impl Explainer {
                 rule: Rule::WrongCheck,
                 source: Source::Code,
                 given: judge::Answer::Unknown,
+                instead: None,
+                tried: Vec::new(),
             },
         };
         if self.rules.judge(code) != Verdict::WrongCheck {
-            explanation.answer = explanation.decide(code, campaign_stood.as_ref());
+            explanation.answer = match at {
+                None => explanation.of_redis(code, campaign_stood.as_ref(), visitor),
+                Some(_) => None,
+            }
+            .unwrap_or_else(|| explanation.of_sql(code, visitor));
         }
         Ok(explanation)
     }
@@ -249,12 +276,10 @@ impl Explainer {
         &self,
         text: &Code,
     ) -> Result<(Code, Option<(Link, Option<Campaign>)>), StoreError> {
-        for candidate in self.rules.candidates(text) {
-            let own = resolve::own_spelling(&self.store, &self.rules, &candidate).await?;
-            for code in [Some(candidate), own].into_iter().flatten() {
-                if let Some(found) = resolve::find(&self.store, &code).await? {
-                    return Ok((code, Some(found)));
-                }
+        let mut spellings = Spellings::new(&self.rules, text);
+        while let Some(code) = spellings.next(&self.store).await? {
+            if let Some(found) = resolve::find(&self.store, &code).await? {
+                return Ok((code, Some(found)));
             }
         }
         Ok((*text, None))
@@ -293,30 +318,68 @@ fn implied(record: Found<'_>, now: u64) -> Option<State> {
 }
 
 impl Explanation {
-    /// Judges the records in Redis as the edge does, and those that SQL implies when Redis does not
-    /// answer.
-    fn decide(&self, code: &Code, campaign_stood: Option<&Stood>) -> Answer {
-        let now = since_1970(self.at);
-        let link_state = self.link.as_ref().map(|link| link.state(self.at));
-        let campaign_state = self.campaign.as_ref().map(|it| it.state(self.at));
-        let mut room = Vec::new();
+    /// The states of the link and the campaign in SQL.
+    fn states(&self) -> (Option<State>, Option<State>) {
+        (
+            self.link.as_ref().map(|link| link.state(self.at)),
+            self.campaign.as_ref().map(|it| it.state(self.at)),
+        )
+    }
 
+    /// Judges the records in Redis as the edge does; `None` if it cannot use them.
+    fn of_redis(
+        &self,
+        code: &Code,
+        campaign_stood: Option<&Stood>,
+        visitor: &AssumedVisitor,
+    ) -> Option<Answer> {
+        let now = since_1970(self.at);
         let (link, campaign) = (found(self.stood.as_ref()), found(campaign_stood));
+        let mut room = Vec::new();
         let given = judge(code, link, campaign, now, &mut room);
-        if !matches!(given, judge::Answer::Miss(_)) {
-            let is_same = self.drift.is_none_or(Drift::is_harmless);
-            let is_named = campaign_of(link) == self.campaign.as_ref().map(|it| it.id);
-            let agrees = is_named && self.campaign_agrees == Some(true);
-            let link = link_state.filter(|_| is_same).or(implied(link, now));
-            let campaign = campaign_state.filter(|_| agrees).or(implied(campaign, now));
-            return Answer::new(given, Source::Redis, link, campaign);
+        if matches!(given, judge::Answer::Miss(_)) {
+            return None;
         }
+        let is_same = self.drift.is_none_or(Drift::is_harmless);
+        let is_named = campaign_of(link) == self.campaign.as_ref().map(|it| it.id);
+        let agrees = is_named && self.campaign_agrees == Some(true);
+        let (link_state, campaign_state) = self.states();
+        let link = link_state.filter(|_| is_same).or(implied(link, now));
+        let campaign = campaign_state.filter(|_| agrees).or(implied(campaign, now));
+        let (given, tried) = self.for_visitor(given, code, visitor);
+        Some(Answer::new(given, Source::Redis, link, campaign, tried))
+    }
+
+    /// Judges the records that SQL implies, as the fallback does.
+    fn of_sql(&self, code: &Code, visitor: &AssumedVisitor) -> Answer {
         let unknown = Record::Unknown { generation: 0 };
         let link = self.link.as_ref().map_or(unknown, Link::record);
         let campaign = self.campaign.as_ref().map(Campaign::record);
         let campaign = campaign.ok_or(MissReason::Absent);
-        let given = judge(code, Ok(link), campaign, now, &mut room);
-        Answer::new(given, Source::Database, link_state, campaign_state)
+        let mut room = Vec::new();
+        let given = judge(code, Ok(link), campaign, since_1970(self.at), &mut room);
+        let (link, campaign) = self.states();
+        let (given, tried) = self.for_visitor(given, code, visitor);
+        Answer::new(given, Source::Database, link, campaign, tried)
+    }
+
+    /// The answer to a visitor, and the rules that were tried for it.
+    fn for_visitor<'a>(
+        &self,
+        given: judge::Answer<&'a [u8]>,
+        code: &Code,
+        visitor: &AssumedVisitor,
+    ) -> (judge::Answer<&'a [u8]>, Vec<TriedRule>) {
+        let now = since_1970(self.at);
+        let tried = match given {
+            judge::Answer::Redirect {
+                is_plan: true,
+                target,
+                ..
+            } => visitor::tried(Plan::from_checked(target), code, visitor, now),
+            _ => Vec::new(),
+        };
+        (chosen(given, code, visitor, now).0, tried)
     }
 }
 

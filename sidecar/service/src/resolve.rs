@@ -16,7 +16,7 @@ use shortlink_store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use vocabulary::judge::{Answer, MissReason, judge};
-use vocabulary::plan::Visitor;
+use vocabulary::plan::{Choice, Visitor};
 use vocabulary::{CampaignId, Code, CodeRules, ExpandError, Plan, Verdict};
 
 pub use replica::Replica;
@@ -119,62 +119,24 @@ impl Resolver {
         if self.rules.judge(&code) == Verdict::WrongCheck {
             return Ok(unknown);
         }
-        for candidate in self.rules.candidates(&code) {
-            let mut spelling = candidate;
-            let mut answer = self.resolve_code(candidate).await?;
-            if answer == Answer::Unknown
-                && let Some(own) = self
-                    .in_time(own_spelling(&self.store, &self.rules, &candidate))
-                    .await?
-            {
-                spelling = own;
-                answer = self.resolve_code(own).await?;
+        let mut spellings = Spellings::new(&self.rules, &code);
+        while let Some(spelling) = self.in_time(spellings.next(&self.store)).await? {
+            let answer = self.resolve_code(spelling).await?;
+            if answer == Answer::Unknown {
+                continue;
             }
-            if answer != Answer::Unknown {
-                let (answer, variant) = self.chosen(answer, &spelling, visitor);
-                return Ok(Resolved {
-                    answer,
-                    followed: Some(spelling).filter(|it| *it != code),
-                    variant,
-                });
-            }
+            let now = since_1970(self.clock.now());
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let mut room = String::new();
+            let answer = answer.map(|target| room = target).with(room.as_bytes());
+            let (answer, choice) = chosen(answer, &spelling, visitor, now);
+            return Ok(Resolved {
+                answer: answer.map(text),
+                followed: Some(spelling).filter(|it| *it != code),
+                variant: choice.and_then(|it| it.variant).map(text),
+            });
         }
         Ok(unknown)
-    }
-
-    /// Chooses the target for a visitor if the answer has a plan; also returns the name of the rule.
-    fn chosen(
-        &self,
-        answer: Answer<String>,
-        code: &Code,
-        visitor: &impl Visitor,
-    ) -> (Answer<String>, Option<String>) {
-        let Answer::Redirect {
-            status,
-            forwards_query,
-            has_click_id,
-            is_plan: true,
-            instead_of,
-            target,
-        } = answer
-        else {
-            return (answer, None);
-        };
-        let now = since_1970(self.clock.now());
-        let plan = Plan::from_checked(target.as_bytes());
-        let Some(choice) = plan.choose(code, visitor, now) else {
-            return (Answer::Miss(MissReason::Unreadable), None);
-        };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let answer = Answer::Redirect {
-            status,
-            forwards_query,
-            has_click_id,
-            is_plan: false,
-            instead_of,
-            target: text(choice.target),
-        };
-        (answer, choice.variant.map(text))
     }
 
     /// Resolves one code.
@@ -271,18 +233,75 @@ impl Resolver {
     }
 }
 
-/// Finds the custom code that a candidate for the text of a path is in lower case, if the rules ignore case.
-pub(super) async fn own_spelling(
-    store: &Store,
-    rules: &CodeRules,
-    candidate: &Code,
-) -> Result<Option<Code>, StoreError> {
-    // A candidate in another case is followed by that in lower case.
-    if !rules.ignores_case || candidate.to_lower_case() != *candidate {
-        return Ok(None);
+/// Chooses the target for a visitor if the answer has a plan; also returns the choice.
+pub(super) fn chosen<'a>(
+    answer: Answer<&'a [u8]>,
+    code: &Code,
+    visitor: &impl Visitor,
+    now: u64,
+) -> (Answer<&'a [u8]>, Option<Choice<'a>>) {
+    let Answer::Redirect {
+        status,
+        forwards_query,
+        has_click_id,
+        is_plan: true,
+        instead_of,
+        target,
+    } = answer
+    else {
+        return (answer, None);
+    };
+    let Some(choice) = Plan::from_checked(target).choose(code, visitor, now) else {
+        return (Answer::Miss(MissReason::Unreadable), None);
+    };
+    let answer = Answer::Redirect {
+        status,
+        forwards_query,
+        has_click_id,
+        is_plan: false,
+        instead_of,
+        target: choice.target,
+    };
+    (answer, Some(choice))
+}
+
+/// The codes that the text of a path can stand for, in the order in which their links count.
+pub(super) struct Spellings<'a, C> {
+    rules: &'a CodeRules,
+    candidates: C,
+    /// The candidate that was returned last.
+    last: Option<Code>,
+}
+
+impl<'a> Spellings<'a, ()> {
+    /// The spellings of a text.
+    pub(super) fn new(
+        rules: &'a CodeRules,
+        text: &'a Code,
+    ) -> Spellings<'a, impl Iterator<Item = Code>> {
+        Spellings {
+            rules,
+            candidates: rules.candidates(text),
+            last: None,
+        }
     }
-    let own = store.find_spelling(candidate).await?;
-    Ok(own.filter(|own| own != candidate))
+}
+
+impl<C: Iterator<Item = Code>> Spellings<'_, C> {
+    /// The next one: behind each candidate, the custom code that it is in lower case, if the rules ignore case.
+    pub(super) async fn next(&mut self, store: &Store) -> Result<Option<Code>, StoreError> {
+        // A candidate in another case is followed by that in lower case.
+        if let Some(last) = self.last.take()
+            && self.rules.ignores_case
+            && last.to_lower_case() == last
+            && let Some(own) = store.find_spelling(&last).await?
+            && own != last
+        {
+            return Ok(Some(own));
+        }
+        self.last = self.candidates.next();
+        Ok(self.last)
+    }
 }
 
 /// Finds a link, and its campaign if it belongs to one.

@@ -18,6 +18,31 @@ fn follow(stack: &Stack, path: &str, agent: &str, language: &str) -> Response {
     answer
 }
 
+/// The target that the explanation names for a visitor from this machine, and the member that has it.
+fn explained(
+    stack: &Stack,
+    code: &str,
+    agent: &str,
+    language: &str,
+    query: &str,
+) -> (String, String) {
+    let parts = [
+        ("userAgent", agent),
+        ("language", language),
+        ("query", query),
+        ("address", "127.0.0.1"),
+    ];
+    let visitor = parts.map(|(name, value)| {
+        let escaped = value.bytes().map(|byte| format!("%{byte:02x}"));
+        format!("{name}={}", escaped.collect::<String>())
+    });
+    let path = format!("/v1/links/{code}/explain?{}", visitor.join("&"));
+    let answer = stack.api("GET", &path, None);
+    assert_eq!(answer.status, 200);
+    let answer = answer.json()["answer"].clone();
+    (text(&answer, "location"), text(&answer, "pointer"))
+}
+
 /// Makes Redis forget a link, so that the fallback answers the next visitor. Waits until nginx has, too.
 fn forget(stack: &Stack, code: &str) {
     stack.redis.command(&["DEL", &format!("sl:l:{code}")]);
@@ -71,6 +96,9 @@ fn visitors_get_the_target_of_their_rule_wherever_it_is_chosen() {
             }
             let found = target(path, agent, language);
             assert_eq!(found, expected, "round {round}: {agent} {language}");
+            let query = path.split_once('?').map_or("", |(_, query)| query);
+            let (explained, _) = explained(stack, &code, agent, language, query);
+            assert_eq!(explained, expected, "round {round}: {agent} {language}");
         }
     }
     // Of many visitors each gets its share, in Redis and in SQL alike.
@@ -81,7 +109,11 @@ fn visitors_get_the_target_of_their_rule_wherever_it_is_chosen() {
         forget(stack, &code);
         assert_eq!(target(&code, &agent, "en"), found);
         let places = ["/30", "/50", "/else"];
+        let (explained, pointer) = explained(stack, &code, &agent, "en", "");
+        assert_eq!(explained, found);
         let place = places.iter().position(|end| found.ends_with(end));
+        let pointers = ["/rules/3/longUrl", "/rules/4/longUrl", "/longUrl"];
+        assert_eq!(Some(&*pointer), place.map(|place| pointers[place]));
         counts[place.expect("one of the targets")] += 1;
     }
     assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
@@ -123,14 +155,16 @@ fn an_expired_or_paused_link_leads_to_its_target_instead() {
         stack.follow(&paused).location() == Some("https://example.com/paused")
     });
     for round in 0..4 {
-        for (code, target) in [
-            (&expiring, "https://example.com/expired"),
-            (&early, "https://example.com/early"),
-            (&paused, "https://example.com/paused"),
+        for (code, target, member) in [
+            (&expiring, "https://example.com/expired", "/expiredTarget"),
+            (&early, "https://example.com/early", "/notYetTarget"),
+            (&paused, "https://example.com/paused", "/pausedTarget"),
         ] {
             if round >= 2 {
                 forget(stack, code);
             }
+            let given = (target.to_owned(), member.to_owned());
+            assert_eq!(explained(stack, code, "", "", ""), given, "round {round}");
             let answer = stack.follow(code);
             assert_eq!(answer.status, 302, "round {round}");
             assert_eq!(answer.location(), Some(target), "round {round}");

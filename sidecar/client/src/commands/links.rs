@@ -50,10 +50,9 @@ pub enum LinksCommand {
         yes: bool,
     },
     /// Explain the response to a code, with or without a link.
-    Explain {
-        /// Code or short URL.
-        code: CodeText,
-    },
+    ///
+    /// The options describe a visitor, for links whose target depends on it.
+    Explain(explain::ExplainArguments),
     /// List the changes of a link, the newest first.
     ///
     /// Shows the link before each change, and the API key that changed it.
@@ -180,11 +179,7 @@ impl LinksCommand {
                 }
                 act(session, &link, Method::DELETE, "", None).await?;
             }
-            Self::Explain { code } => {
-                session
-                    .get(&code.path("/explain"), explain::describe)
-                    .await?;
-            }
+            Self::Explain(arguments) => explain::run(session, &arguments).await?,
             Self::History { code, limit } => {
                 let path = code.path("/history");
                 let table = [

@@ -94,7 +94,8 @@ impl Rule {
         text
     }
 
-    pub(super) fn of_record(rule: plan::Rule<'_>) -> Self {
+    /// Reads a rule of a record.
+    pub fn of_record(rule: plan::Rule<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let list = |bytes: &[u8]| text(bytes).split(',').map(str::to_owned).collect();
         let second = |bound: Option<std::num::NonZeroU64>| {

@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use super::Service;
 
 async fn explain(service: &Service, code: &str) -> Value {
-    let answer = service.get(&format!("/v1/links/{code}/explain")).await;
+    explain_to(service, code, "").await
+}
+
+/// The explanation for the visitor of a query.
+async fn explain_to(service: &Service, code: &str, visitor: &str) -> Value {
+    let path = format!("/v1/links/{code}/explain?{visitor}");
+    let answer = service.get(&path).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     answer.json()
@@ -198,4 +204,156 @@ async fn a_qr_code_is_drawn_for_a_link_that_is_there() {
     assert_eq!(service.get("/v1/links/nobody/qr").await.status, 404);
     let answer = service.call(&service.campaigner, "GET", "/v1/links/abc/qr", None);
     assert_eq!(answer.await.status, 403);
+}
+
+/// The explanation for a visitor: status, target, its pointer, and what it stands instead of.
+async fn answered(service: &Service, code: &str, visitor: &str) -> (Value, Value) {
+    let explained = explain_to(service, code, visitor).await;
+    let answer = &explained["answer"];
+    let gist = json!([
+        answer["status"],
+        answer["rule"],
+        answer["location"],
+        answer["pointer"],
+        answer["insteadOf"]
+    ]);
+    (gist, explained)
+}
+
+#[tokio::test]
+async fn the_rule_of_a_visitor_is_explained() {
+    let service = Service::with(|app| app.body_limit_bytes = 1 << 16).await;
+    let target = |name: &str| format!("https://e.example/{name}");
+    let plan = json!({
+        "rules": [
+            {"device": ["ios"], "language": ["de"], "country": ["DE", "US-CA"], "longUrl": target("ios")},
+            {"query": {"name": "src"}, "longUrl": target("src")},
+            {"validSince": "2026-07-01T00:00:00Z", "device": ["android"], "longUrl": target("later")},
+            {"percent": 50, "variant": "half", "longUrl": target("half")},
+        ],
+        "forwardQuery": true,
+        "validUntil": "2027-01-01T00:00:00Z",
+        "expiredTarget": target("expired"), "pausedTarget": target("paused"),
+    });
+    make(&service, "abc", plan).await;
+    let live = |location: &str, pointer: &str| json!([302, "live", location, pointer, null]);
+    let german = "userAgent=iPhone&language=de-AT,en;q=0.5&country=US-CA";
+    let (gist, explained) = answered(&service, "abc", german).await;
+    assert_eq!(gist, live(&target("ios"), "/rules/0/longUrl"));
+    let expected = json!({"device": "ios", "language": "de-AT", "country": "US-CA"});
+    assert_eq!(explained["visitor"], expected);
+    let outcomes = |explained: &Value| {
+        let rules = explained["rules"].as_array().expect("rules").iter();
+        Vec::from_iter(rules.map(|rule| (rule["outcome"].clone(), rule["unmet"].clone())))
+    };
+    let (unmet, unreached) = (json!("unmet"), (json!("unreached"), Value::Null));
+    let followed = (json!("followed"), Value::Null);
+    let all = [&followed, &unreached, &unreached, &unreached];
+    assert_eq!(outcomes(&explained).iter().collect::<Vec<_>>(), all);
+    // The query is forwarded, as nginx does.
+    let (gist, explained) = answered(&service, "abc", "userAgent=iPhone&query=src%3Dad").await;
+    let src = format!("{}?src=ad", target("src"));
+    assert_eq!(gist, live(&src, "/rules/1/longUrl"));
+    assert_eq!(outcomes(&explained)[0], (unmet.clone(), json!("language")));
+    // Of two visitors one is in the share, and stays there.
+    let mut shares = Vec::new();
+    for number in 0..20 {
+        let visitor = format!("userAgent=Android&address=192.0.2.{number}");
+        let (gist, explained) = answered(&service, "abc", &visitor).await;
+        let outcomes = outcomes(&explained);
+        assert_eq!(outcomes[2], (unmet.clone(), json!("validSince")));
+        let share = match outcomes[3] == followed {
+            true => {
+                assert_eq!(explained["answer"]["variant"], "half");
+                live(&target("half"), "/rules/3/longUrl")
+            }
+            false => {
+                assert_eq!(outcomes[3], (unmet.clone(), json!("percent")));
+                live("https://example.com/a", "/longUrl")
+            }
+        };
+        assert_eq!(gist, share);
+        shares.push(share);
+    }
+    shares.sort_by_key(Value::to_string);
+    shares.dedup();
+    assert_eq!(shares.len(), 2);
+    // The same link at other times, for which SQL decides.
+    let (gist, explained) = answered(
+        &service,
+        "abc",
+        "userAgent=Android&time=2026-07-01T00:00:00Z",
+    )
+    .await;
+    assert_eq!(gist, live(&target("later"), "/rules/2/longUrl"));
+    assert_eq!(explained["answer"]["source"], "database");
+    assert_eq!(explained["checkedAt"], "2026-07-01T00:00:00Z");
+    let (gist, explained) = answered(&service, "abc", "time=2027-01-01T00:00:00Z").await;
+    let expired = json!([302, "expired", target("expired"), "/expiredTarget", 410]);
+    assert_eq!(gist, expired);
+    assert_eq!(explained["rules"], Value::Null);
+    let key = &service.writer;
+    let paused = service.call(key, "POST", "/v1/links/abc/pause", None).await;
+    assert_eq!(paused.status, 200);
+    let paused = json!([302, "paused", target("paused"), "/pausedTarget", 410]);
+    assert_eq!(answered(&service, "abc", german).await.0, paused);
+    let (gist, _) = answered(&service, "abc", "time=2027-01-01T00:00:00Z").await;
+    assert_eq!(gist, expired);
+    // What is no country, or no parameter, is refused.
+    for (query, place) in [
+        ("country=de", "country"),
+        ("country=DE,AT", "country"),
+        ("time=soon", "time"),
+        ("agent=iPhone", "userAgent"),
+    ] {
+        let path = format!("/v1/links/abc/explain?{query}");
+        let answer = service.get(&path).await;
+        assert_eq!(answer.status, 400, "{query}");
+        let detail = answer.json()["detail"].to_string();
+        assert!(detail.contains(place), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_campaign_s_plan_is_explained_for_its_link() {
+    let service = Service::new().await;
+    let body = json!({
+        "name": "Spring", "longUrl": "https://e.example/?m={member}",
+        "rules": [{"device": ["ios"], "variant": "app", "longUrl": "https://app.example/{member}"}],
+        "pausedTarget": "https://e.example/paused/{member}",
+        "notYetTarget": "https://e.example/early/{member}",
+        "clickId": "sl_click",
+    });
+    let key = &service.campaigner;
+    let made = service.call(key, "POST", "/v1/campaigns", Some(body)).await;
+    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let link = |code: &str, more: Value| {
+        let mut link = json!({"campaignId": id, "customSlug": code, "parameters": {"member": "7"}});
+        let members = link.as_object_mut().expect("an object");
+        members.extend(more.as_object().cloned().unwrap_or_default());
+        service.create(link)
+    };
+    assert_eq!(link("abc", json!({})).await.status, 201);
+    let later = json!({"validSince": "2026-07-01T00:00:00Z"});
+    assert_eq!(link("later", later).await.status, 201);
+    let (gist, explained) = answered(&service, "abc", "userAgent=iPhone").await;
+    let target = "https://app.example/7?sl_click={clickId}";
+    assert_eq!(gist, json!([302, "live", target, "/rules/0/longUrl", null]));
+    assert_eq!(explained["answer"]["variant"], "app");
+    let rule = json!({
+        "device": ["ios"], "variant": "app", "longUrl": target, "outcome": "followed",
+    });
+    assert_eq!(explained["rules"], json!([rule]));
+    let (gist, _) = answered(&service, "later", "").await;
+    let target = "https://e.example/early/7";
+    assert_eq!(
+        gist,
+        json!([302, "scheduled", target, "/notYetTarget", 404])
+    );
+    let path = format!("/v1/campaigns/{id}/pause");
+    assert_eq!(service.call(key, "POST", &path, None).await.status, 200);
+    let (gist, _) = answered(&service, "abc", "userAgent=iPhone").await;
+    let target = "https://e.example/paused/7";
+    let paused = json!([302, "campaign-paused", target, "/pausedTarget", 410]);
+    assert_eq!(gist, paused);
 }

@@ -136,7 +136,7 @@ fn templates() -> impl Strategy<Value = &'static str> {
 type Response = (u16, Option<String>);
 
 fn response(answer: judge::Answer<&[u8]>) -> Response {
-    let answer = Answer::new(answer, Source::Redis, None, None);
+    let answer = Answer::new(answer, Source::Redis, None, None, Vec::new());
     (answer.status(), answer.location().map(str::to_owned))
 }
 
@@ -281,7 +281,10 @@ async fn compare(
                 "the fallback for {states:?}: {answered:?}"
             );
 
-            let explanation = explainer.explain(code).await.expect("a store");
+            let explanation = explainer
+                .explain(code, &AssumedVisitor::default(), None)
+                .await
+                .expect("a store");
             let given = &explanation.answer;
             let explained = (given.status(), given.location().map(str::to_owned));
             let (expected, source) = match edge(code, value.as_deref(), &campaigns, now) {
