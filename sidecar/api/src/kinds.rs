@@ -120,6 +120,8 @@ pub enum Shape {
     List,
     /// Named values: in CSV, one column per value, `member.name`.
     Object,
+    /// Any value, as JSON.
+    Json,
 }
 
 impl Shape {
@@ -154,6 +156,7 @@ impl Shape {
                 let items = text.split('|').map(str::trim);
                 Ok(items.filter(|it| !it.is_empty()).map(Value::from).collect())
             }
+            Self::Json => serde_json::from_str(text).map_err(|_error| "JSON"),
             Self::Text | Self::Moment | Self::Object => Ok(Value::from(text)),
         }
     }

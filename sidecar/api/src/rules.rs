@@ -76,7 +76,7 @@ pub enum Rules {}
 
 impl Kind for Rules {
     type Value = Vec<GivenRule>;
-    const SHAPE: Shape = Shape::Object;
+    const SHAPE: Shape = Shape::Json;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<GivenRule>> {
         let values = list(value, faults, "a list of rules")?;

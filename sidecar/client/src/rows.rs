@@ -72,12 +72,12 @@ fn cause(error: csv::Error) -> io::Error {
     }
 }
 
-/// A value in CSV: lists are separated by `|`, as in the rows of a batch; objects are JSON.
+/// A value in CSV: texts of a list are separated by `|`, as in the rows of a batch; rules and objects are JSON.
 fn field(value: Option<&Value>) -> Cow<'_, str> {
     match value {
         None | Some(Value::Null) => Cow::Borrowed(""),
         Some(Value::String(text)) => Cow::Borrowed(text),
-        Some(Value::Array(items)) => {
+        Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
             let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
             Cow::Owned(items.join("|"))
         }

@@ -4,6 +4,7 @@ mod conversions;
 mod import;
 mod messages;
 mod refusals;
+mod rules;
 mod tools;
 
 use std::fs;

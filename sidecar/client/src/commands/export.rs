@@ -9,7 +9,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use shortlink_api::cells::Cells;
 use shortlink_api::link::LinkSettings;
-use shortlink_api::members::Members;
+use shortlink_api::members::{Member, Members};
+use shortlink_api::rules::PlanMembers;
 
 use super::filters::{Filters, clicked};
 use super::session::Session;
@@ -66,9 +67,19 @@ fn places(columns: &'static [(&'static str, &'static str)]) -> Columns {
 
 /// The columns of links.
 fn of_links() -> Columns {
-    let settings = LinkSettings::MEMBERS.iter();
-    let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
-    [places(&HEAD), settings.collect(), places(&TAIL)].concat()
+    let of = |members: &'static [Member]| {
+        let places = members.iter();
+        let places = places.map(|member| (member.name, format!("/{}", member.name)));
+        places.collect::<Columns>()
+    };
+    let plan = of(PlanMembers::MEMBERS);
+    [
+        places(&HEAD),
+        of(LinkSettings::MEMBERS),
+        places(&TAIL),
+        plan,
+    ]
+    .concat()
 }
 
 /// The form of a file.

@@ -9,6 +9,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
+use shortlink_api::rules::PlanMembers;
 
 use super::export::ExportArguments;
 use super::filters::Filters;
@@ -310,7 +311,8 @@ const TAIL: [(&str, &str); 12] = [
 
 /// A link as text.
 fn describe(link: &Value) -> String {
-    let settings = LinkSettings::MEMBERS.iter().map(|member| {
+    let settings = LinkSettings::MEMBERS.iter().chain(PlanMembers::MEMBERS);
+    let settings = settings.map(|member| {
         let label = match member.name {
             "redirectStatus" => "redirects".to_owned(),
             "forwardQuery" => "forwards query".to_owned(),

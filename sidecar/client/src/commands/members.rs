@@ -9,14 +9,15 @@ use shortlink_api::campaign::{CampaignSettings, DefaultMembers};
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::{LinkSettings, LinkTarget};
 use shortlink_api::members::{Member, Members};
+use shortlink_api::rules::PlanMembers;
 use shortlink_api::webhook::WebhookSettings;
 
-use super::values::{Pair, code_length, dedupe, moment, object};
+use super::values::{Pair, code_length, dedupe, json_or_file, moment, object};
 
 /// The resource that options describe.
 pub(super) trait Subject: 'static {
     /// The members that a change can have.
-    const SETTINGS: &'static [Member];
+    const SETTINGS: &'static [&'static [Member]];
     /// The members that have an option besides.
     const OTHERS: &'static [Member] = &[];
     /// Members that commands have as arguments of their own.
@@ -30,7 +31,7 @@ pub(super) trait Subject: 'static {
 pub(super) struct Link;
 
 impl Subject for Link {
-    const SETTINGS: &'static [Member] = LinkSettings::MEMBERS;
+    const SETTINGS: &'static [&'static [Member]] = &[LinkSettings::MEMBERS, PlanMembers::MEMBERS];
     const OTHERS: &'static [Member] = LinkTarget::MEMBERS;
     const ARGUMENTS: &'static [&'static str] = &["longUrl"];
 }
@@ -40,7 +41,8 @@ impl Subject for Link {
 pub(super) struct Campaign;
 
 impl Subject for Campaign {
-    const SETTINGS: &'static [Member] = CampaignSettings::MEMBERS;
+    const SETTINGS: &'static [&'static [Member]] =
+        &[CampaignSettings::MEMBERS, PlanMembers::MEMBERS];
     const ARGUMENTS: &'static [&'static str] = &["name", "longUrl", "defaults"];
     const INNER: (&'static str, &'static [Member]) = ("defaults", DefaultMembers::MEMBERS);
 }
@@ -50,7 +52,7 @@ impl Subject for Campaign {
 pub(super) struct Webhook;
 
 impl Subject for Webhook {
-    const SETTINGS: &'static [Member] = WebhookSettings::MEMBERS;
+    const SETTINGS: &'static [&'static [Member]] = &[WebhookSettings::MEMBERS];
     const ARGUMENTS: &'static [&'static str] = &["name", "url"];
 }
 
@@ -89,7 +91,7 @@ pub(super) struct Options<S>(Map<String, Value>, PhantomData<S>);
 
 impl<S: Subject> Options<S> {
     fn members() -> impl Iterator<Item = &'static Member> {
-        let members = S::SETTINGS.iter().chain(S::OTHERS);
+        let members = S::SETTINGS.iter().copied().flatten().chain(S::OTHERS);
         members.filter(|member| !S::ARGUMENTS.contains(&member.name))
     }
 
@@ -98,7 +100,8 @@ impl<S: Subject> Options<S> {
     }
 
     fn removable() -> impl Iterator<Item = &'static Member> {
-        S::SETTINGS.iter().filter(|member| member.is_removable())
+        let members = S::SETTINGS.iter().copied().flatten();
+        members.filter(|member| member.is_removable())
     }
 
     /// Adds the specified members to a request.
@@ -177,6 +180,10 @@ fn option(member: &Member) -> Arg {
             let option = option.require_equals(true).default_missing_value("true");
             (option, "TIME", " True without a value.")
         }
+        Shape::Json => {
+            let note = " JSON, or the name of a file with it.";
+            (option.value_parser(json_or_file), "JSON", note)
+        }
         Shape::List => (
             option.action(ArgAction::Append),
             &*last,
@@ -214,7 +221,7 @@ fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
         Shape::Text | Shape::Moment => matches.get_one::<String>(name).map(|it| json!(it)),
         Shape::Number => matches.get_one::<u64>(name).map(|it| json!(it)),
         Shape::Truth => matches.get_one::<bool>(name).map(|it| json!(it)),
-        Shape::Length | Shape::Window => matches.get_one::<Value>(name).cloned(),
+        Shape::Length | Shape::Window | Shape::Json => matches.get_one::<Value>(name).cloned(),
         Shape::List => {
             let values = matches.get_many::<String>(name)?;
             Some(values.map(|it| json!(it)).collect())
@@ -256,5 +263,30 @@ mod tests {
         }
         let visits = read("--max-visits", "200").expect("any number");
         assert_eq!(Value::Object(visits), json!({"maxVisits": 200}));
+    }
+
+    #[test]
+    fn rules_are_given_as_json_or_in_a_file() {
+        let read = |rules: &str| {
+            let command = Options::<Campaign>::augment_args(Command::new("change"));
+            let matches = command.try_get_matches_from(["change", "--rules", rules])?;
+            Options::<Campaign>::from_arg_matches(&matches)
+                .map(|options| options.0["rules"].clone())
+        };
+        let rules = json!([{"device": ["ios"], "longUrl": "https://e.example/app"}]);
+        assert_eq!(read(&rules.to_string()).expect("JSON"), rules);
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("rules.json");
+        let name = file.to_str().expect("a name");
+        assert!(read(name).is_err());
+        std::fs::write(&file, rules.to_string()).expect("a file");
+        assert_eq!(read(name).expect("a file"), rules);
+        std::fs::write(&file, "[{").expect("a file");
+        let error = read(name).expect_err("no JSON").to_string();
+        assert!(error.contains("not JSON"), "{error}");
+        let removed: Vec<String> = Options::<Link>::removable().map(Member::kebab).collect();
+        for name in ["rules", "expired-target", "paused-target", "not-yet-target"] {
+            assert!(removed.iter().any(|it| it == name), "{name}: {removed:?}");
+        }
     }
 }

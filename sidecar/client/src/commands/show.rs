@@ -79,6 +79,10 @@ pub(super) fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) => plain(text),
+        // Rules: objects in a list are not told from each other without brackets.
+        Value::Array(elements) if elements.iter().any(Value::is_object) => {
+            plain(&value.to_string())
+        }
         Value::Array(elements) => {
             let elements: Vec<String> = elements.iter().map(cell).collect();
             elements.join(", ")

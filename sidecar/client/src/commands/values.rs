@@ -98,6 +98,16 @@ pub(super) fn dedupe(text: &str) -> Result<Value, String> {
     value.map_err(|expected| format!("give {expected}"))
 }
 
+/// Reads JSON, an array or an object, or a file with it.
+pub(super) fn json_or_file(text: &str) -> Result<Value, String> {
+    let read = match text.trim_start().starts_with(['[', '{']) {
+        true => text.to_owned(),
+        false => std::fs::read_to_string(text)
+            .map_err(|error| format!("give JSON, or a file with it: {error}"))?,
+    };
+    serde_json::from_str(&read).map_err(|error| format!("it is not JSON: {error}"))
+}
+
 /// A name and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {

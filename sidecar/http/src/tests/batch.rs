@@ -348,3 +348,48 @@ async fn the_links_of_a_batch_are_found_by_its_upload() {
         assert_eq!(answer.status, 400, "{id}");
     }
 }
+
+#[tokio::test]
+async fn rules_are_json_in_a_cell() {
+    let service = Service::new().await;
+    let quoted = |rules: &Value| format!("\"{}\"", rules.to_string().replace('"', "\"\""));
+    let rules = json!([
+        {"device": ["ios"], "longUrl": "https://e.example/ios"},
+        {"percent": 12.5, "variant": "b", "longUrl": "https://e.example/b"},
+    ]);
+    let wrong = json!([{"device": ["ios", "fridge"], "longUrl": "https://e.example/ios"}]);
+    let csv = format!(
+        "longUrl,rules,expiredTarget,pausedTarget,notYetTarget\n\
+         https://e.example/,{},https://e.example/over,https://e.example/paused,https://e.example/early\n\
+         https://e.example/,{},,,\n\
+         https://e.example/,[{{,,,\n\
+         https://e.example/,,ftp://e.example/,,\n\
+         https://e.example/,,,,\n",
+        quoted(&rules),
+        quoted(&wrong),
+    );
+    let results = lines(&send(&service, "text/csv", None, csv.into()).await);
+    let result = |row: u64| {
+        let mut results = results.iter();
+        results.find(|it| it["index"] == row).expect("a result")
+    };
+    let link = &result(0)["link"];
+    assert_eq!(link["rules"], rules);
+    for (name, place) in [
+        ("expiredTarget", "over"),
+        ("pausedTarget", "paused"),
+        ("notYetTarget", "early"),
+    ] {
+        assert_eq!(link[name], format!("https://e.example/{place}"));
+    }
+    for (row, pointer) in [
+        (1, "/rules/0/device/1"),
+        (2, "/rules"),
+        (3, "/expiredTarget"),
+    ] {
+        let error = &result(row)["problem"];
+        assert_eq!(error["status"], 422, "{error}");
+        assert_eq!(error["errors"][0]["pointer"], pointer, "{error}");
+    }
+    assert!(result(4)["link"].get("rules").is_none());
+}
