@@ -2,6 +2,7 @@
 //!
 //! The stored text is the one that stands in the record behind the default target, in the words of [`vocabulary::plan`].
 
+mod coverage;
 mod rule;
 
 use std::num::NonZeroU64;

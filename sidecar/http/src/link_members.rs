@@ -1,6 +1,7 @@
 //! Checks of a link's members that depend on more than the request: the rules for targets, the time,
 //! and the caller's policy.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
@@ -34,7 +35,8 @@ pub(super) fn read_members(
     let has_target = fields.has("longUrl");
     let target = LinkTarget::read(fields, usage);
     let target = check_target(app, fields, target, has_target, own, caller);
-    let plan = read_plan(fields, usage, |text| {
+    let now = app.clock.now();
+    let plan = read_plan(fields, usage, now, |text| {
         let target = parse_target(app, text, own, caller)?;
         Ok(target.as_str().to_owned())
     });
@@ -45,7 +47,6 @@ pub(super) fn read_members(
         fields.refuse("rules", PLAN_TOO_LONG);
     }
     let mut change = Change::from(LinkSettings::read(fields, usage));
-    let now = app.clock.now();
     if change
         .valid_until
         .flatten()
@@ -79,12 +80,20 @@ pub(super) const PLAN_TOO_LONG: &str =
 pub(super) fn read_plan(
     fields: &mut Fields,
     usage: Usage,
+    now: Timestamp,
     check: impl Fn(&str) -> Result<String, String>,
 ) -> PlanChange {
     let given = PlanMembers::read(fields, usage);
     let rules = given.rules.map(|given| {
         let mut rules = Vec::with_capacity(given.len());
         for (place, rule) in given.into_iter().enumerate() {
+            // A change repeats the rules that are to stay, those that are over included.
+            if usage == Usage::New
+                && let Some(end) = rule.conditions.until
+                && end.moment() <= now
+            {
+                fields.refuse_at(&["rules", &place.to_string(), "validUntil"], IN_THE_FUTURE);
+            }
             match check(&rule.long_url) {
                 Ok(target) => rules.push(Rule {
                     conditions: rule.conditions,

@@ -3,6 +3,7 @@
 use vocabulary::Validity;
 use vocabulary::plan::{self, Condition, Devices, Share, push_condition};
 
+use super::coverage::covered_by;
 use crate::link::{ParameterValues, Second};
 
 /// The conditions of a rule, all of which a visitor must meet.
@@ -135,9 +136,9 @@ pub enum RuleError {
         "must have a condition besides variant: it would match every visitor and hide what follows"
     )]
     Always,
-    /// An earlier rule has the same conditions.
-    #[error("can never match: an earlier rule has the same conditions")]
-    Repeated,
+    /// The earlier rules up to this one take all its visitors.
+    #[error("can never match: its visitors follow /rules/{0} or an earlier rule")]
+    Covered(usize),
     /// It would end before it begins.
     #[error("must be later than validSince")]
     NeverValid,
@@ -150,7 +151,7 @@ impl RuleError {
     /// The member of the rule that is at fault, if it is one.
     pub fn member(self) -> Option<&'static str> {
         match self {
-            Self::Always | Self::Repeated => None,
+            Self::Always | Self::Covered(_) => None,
             Self::NeverValid => Some("validUntil"),
             Self::Over => Some("percent"),
         }
@@ -160,7 +161,6 @@ impl RuleError {
 /// Checks the conditions of rules, in their order; returns the faults with the places of their rules.
 pub fn check_rules(rules: &[&Conditions]) -> Vec<(usize, RuleError)> {
     let mut faults = Vec::new();
-    let mut seen: Vec<Vec<u8>> = Vec::new();
     let mut from: u16 = 0;
     for (place, conditions) in rules.iter().enumerate() {
         let mut fault = |error| faults.push((place, error));
@@ -170,16 +170,9 @@ pub fn check_rules(rules: &[&Conditions]) -> Vec<(usize, RuleError)> {
         if conditions.validity().is_none() {
             fault(RuleError::NeverValid);
         }
-        // Whatever the name of its variant.
-        let met_by = Conditions {
-            variant: None,
-            ..(*conditions).clone()
-        };
-        let met_by = met_by.write(from);
-        if seen.contains(&met_by) {
-            fault(RuleError::Repeated);
+        if let Some(earlier) = covered_by(&rules[..place], conditions) {
+            fault(RuleError::Covered(earlier));
         }
-        seen.push(met_by);
         let points = conditions.points.unwrap_or_default();
         if from.saturating_add(points) > Share::WHOLE {
             fault(RuleError::Over);

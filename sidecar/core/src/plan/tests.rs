@@ -103,7 +103,7 @@ fn rules_that_can_never_match_or_hide_others_are_refused() {
         (vec![ios(), share(10_000, "a")], vec![]),
         (vec![share(5000, "a"), share(5000, "a")], vec![]),
         (vec![always], vec![(0, RuleError::Always)]),
-        (vec![ios(), named], vec![(1, RuleError::Repeated)]),
+        (vec![ios(), named], vec![(1, RuleError::Covered(0))]),
         (vec![never], vec![(0, RuleError::NeverValid)]),
         (
             vec![share(6000, "a"), share(4001, "b"), share(4000, "c")],
@@ -112,6 +112,88 @@ fn rules_that_can_never_match_or_hide_others_are_refused() {
     ] {
         let rules: Vec<&Conditions> = rules.iter().collect();
         assert_eq!(check_rules(&rules), faults);
+    }
+}
+
+#[test]
+fn a_rule_whose_visitors_follow_earlier_ones_is_refused() {
+    let texts = |all: &[&str]| all.iter().map(|&it| it.to_owned()).collect();
+    let language = |all: &[&str]| Conditions {
+        languages: texts(all),
+        ..Conditions::default()
+    };
+    let place = |all: &[&str]| Conditions {
+        places: texts(all),
+        ..Conditions::default()
+    };
+    let query = |value: Option<&str>| Conditions {
+        query: Some(("src".to_owned(), value.map(str::to_owned))),
+        ..Conditions::default()
+    };
+    let period = |since: Option<&str>, until: Option<&str>| Conditions {
+        since: since.and_then(|it| Second::at(moment(it))),
+        until: until.and_then(|it| Second::at(moment(it))),
+        ..Conditions::default()
+    };
+    let both = Conditions {
+        places: texts(&["DE"]),
+        ..ios()
+    };
+    let phones = Conditions {
+        devices: ios().devices.with(Device::Android),
+        ..Conditions::default()
+    };
+    let half = Conditions {
+        points: Some(5000),
+        ..ios()
+    };
+    let (early, late) = ("2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z");
+    // The first rules, and the last one with the place of what covers it.
+    for (mut rules, last, covered) in [
+        (vec![ios()], both.clone(), Some(0)),
+        (vec![both.clone()], ios(), None),
+        (vec![phones.clone()], ios(), Some(0)),
+        (vec![ios()], phones, None),
+        (vec![language(&["de", "en"])], language(&["de-AT"]), Some(0)),
+        (vec![language(&["de-AT"])], language(&["de"]), None),
+        (vec![language(&["de"])], language(&["de", "fr"]), None),
+        (vec![place(&["US", "DE"])], place(&["US-CA", "DE"]), Some(0)),
+        (vec![place(&["US-CA"])], place(&["US"]), None),
+        (vec![query(None)], query(Some("ad")), Some(0)),
+        (vec![query(Some("ad"))], query(None), None),
+        (vec![query(Some("ad"))], query(Some("mail")), None),
+        (
+            vec![period(None, Some(late))],
+            period(None, Some(early)),
+            Some(0),
+        ),
+        (
+            vec![period(Some(early), None)],
+            period(Some(late), None),
+            Some(0),
+        ),
+        (
+            vec![period(None, Some(early))],
+            period(None, Some(late)),
+            None,
+        ),
+        (
+            vec![period(Some(late), None)],
+            period(Some(early), None),
+            None,
+        ),
+        (vec![period(Some(early), None)], ios(), None),
+        // Shares: of all visitors, and of those of one rule.
+        (vec![share(6000, "a"), share(4000, "b")], ios(), Some(1)),
+        (vec![share(6000, "a"), share(3999, "b")], ios(), None),
+        (vec![half.clone(), half.clone()], both, Some(1)),
+        (vec![half.clone(), half.clone()], language(&["de"]), None),
+        (vec![ios()], half, Some(0)),
+    ] {
+        rules.push(last);
+        let rules: Vec<&Conditions> = rules.iter().collect();
+        let faults = covered.map(|by| (rules.len() - 1, RuleError::Covered(by)));
+        assert_eq!(check_rules(&rules), Vec::from_iter(faults), "{rules:?}");
     }
 }
 

@@ -145,6 +145,15 @@ async fn faults_of_rules_are_reported_at_their_place() {
         let body = json!({ "rules": [ios, rule] });
         refused(&service, &body, &format!("/rules/1{pointer}")).await;
     }
+    // Rules whose visitors follow earlier ones, or that are over. A change may repeat those.
+    let over = json!({"validUntil": "2026-01-01T00:00:00Z", "longUrl": "https://e.example/"});
+    let iphones = json!({"device": ["ios"], "country": ["DE"], "longUrl": "https://e.example/"});
+    refused(&service, &json!({"rules": [ios, iphones]}), "/rules/1").await;
+    let rules = json!({"rules": [ios, over]});
+    refused(&service, &rules, "/rules/1/validUntil").await;
+    let created = service.create(json!({"longUrl": "https://example.com/", "customSlug": "over"}));
+    assert_eq!(created.await.status, 201);
+    assert_eq!(patch(&service, "/v1/links/over", rules).await.status, 200);
     let shares = [60, 30, 11].map(|it| json!({"percent": it, "longUrl": "https://e.example/"}));
     refused(&service, &json!({ "rules": shares }), "/rules/2/percent").await;
     let own = json!({"pausedTarget": "https://s.example.com/a"});
