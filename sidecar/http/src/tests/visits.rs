@@ -460,7 +460,7 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         table.starts_with("at,shortCode,domain,status,"),
         "{table:.80}"
     );
-    assert!(table.ends_with("\"a \"\"quoted\"\", agent\",\n"));
+    assert!(table.ends_with("\"a \"\"quoted\"\", agent\",,\n"));
     // Those of one link, and of another.
     for (accept, raw, wanted) in [
         ("text/csv", "", &table),
