@@ -22,5 +22,6 @@ pub mod message;
 pub mod receipt;
 pub mod rules;
 pub mod schema;
+pub mod variants;
 pub mod webhook;
 pub mod words;

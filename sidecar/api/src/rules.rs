@@ -15,6 +15,7 @@ use super::kinds::link::{LongUrl, Since, Until};
 use super::kinds::{Kind, Shape, expect, items, list, object, text};
 use super::members::{Emptied, Members, Optional, Required, Usage, members, request};
 use super::schema::of;
+use super::variants::Variants;
 
 members! {
     /// Rules and targets instead of answers, for new links and campaigns and for changes.
@@ -22,6 +23,9 @@ members! {
         /// Rules, at most 20: a visitor follows the first whose conditions are all met, and otherwise `longUrl`. A change
         /// replaces all rules. Not for a link of a campaign, whose campaign has them.
         rules: Emptied<Rules> = "rules",
+        /// Variants of an A/B test, at most 20: rules with a share of all visitors by weight, behind all other rules. They
+        /// replace such rules, and answers have them as `rules`. `null` removes them.
+        variants: Emptied<Variants> = "variants",
         /// Target (302) instead of 410 after the expiry.
         expired_target: Optional<LongUrl> = "expiredTarget",
         /// Target (302) instead of 410 during a pause.

@@ -19,6 +19,7 @@ mod session;
 mod show;
 mod stats;
 mod values;
+mod variants;
 mod webhooks;
 
 use std::process::ExitCode;

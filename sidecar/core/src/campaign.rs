@@ -147,6 +147,24 @@ impl Campaign {
         })
     }
 
+    /// Ends an A/B test: the target of a variant becomes that of the campaign. Without variants, or one of this name, the
+    /// campaign stays as it is.
+    pub fn win(self, variant: &str, now: Timestamp) -> CampaignEdit {
+        let ended = self.plan.as_ref().and_then(|plan| plan.ended(variant));
+        let names = || self.target.names().to_vec();
+        let change = ended.map_or_else(CampaignChange::default, |ended| CampaignChange {
+            target: ended
+                .target
+                .map(|it| CampaignTarget::from_stored(it, names())),
+            plan: PlanChange {
+                rules: Some(ended.rules),
+                ..PlanChange::default()
+            },
+            ..CampaignChange::default()
+        });
+        self.change(&change, now)
+    }
+
     /// Makes the plan again for the target, the click id and a change.
     pub fn plan_anew(&mut self, change: &PlanChange) {
         let text = change.text_after(self.plan.as_deref());

@@ -31,5 +31,6 @@ pub mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;
+pub mod variants;
 pub mod visit;
 pub mod webhook;

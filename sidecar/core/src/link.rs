@@ -268,6 +268,24 @@ impl Link {
         }
     }
 
+    /// Ends an A/B test: the target of a variant becomes that of the link. Without variants, or one of this name, the link
+    /// stays as it is.
+    pub fn win(self, variant: &str, now: Timestamp) -> Edit {
+        if self.destination.campaign().is_some() {
+            return Edit::Refused(Refusal::OfCampaign);
+        }
+        let ended = self.plan.as_ref().and_then(|plan| plan.ended(variant));
+        let change = ended.map_or_else(Change::default, |ended| Change {
+            target: ended.target.map(Target::from_stored),
+            plan: PlanChange {
+                rules: Some(ended.rules),
+                ..PlanChange::default()
+            },
+            ..Change::default()
+        });
+        self.change(&change, now)
+    }
+
     /// Reports whether the link can be returned in place of a new one: it equals the wanted one but
     /// for its creator and code, and has not ended.
     pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {

@@ -4,6 +4,7 @@
 
 mod coverage;
 mod rule;
+mod variants;
 
 use std::num::NonZeroU64;
 
@@ -19,6 +20,7 @@ use crate::link::{Destination, ParameterValues};
 use crate::target::Target;
 
 pub use rule::{Conditions, Rule, RuleError, check_rules};
+pub use variants::{Ended, Variant, variants_text};
 
 /// The names of the targets instead of an answer in the API, in the order of [`Instead::ALL`].
 pub const INSTEAD_NAMES: [&str; 3] = ["expiredTarget", "pausedTarget", "notYetTarget"];
@@ -187,6 +189,8 @@ impl std::fmt::Debug for Plan {
 pub struct PlanChange {
     /// The new rules as [`rules_text`] writes them; empty for none.
     pub rules: Option<String>,
+    /// The variants that replace rules which are shares of all visitors, as [`variants_text`] writes them; empty for none.
+    pub variants: Option<String>,
     /// The new targets instead of an answer, in the order of [`Instead::ALL`], or `Some(None)` for none.
     pub instead: [Option<Option<String>>; 3],
 }
@@ -208,6 +212,7 @@ impl PlanChange {
         });
         Self {
             rules: Some(texts_of(rules)),
+            variants: None,
             instead: Instead::ALL.map(instead),
         }
     }
@@ -218,6 +223,9 @@ impl PlanChange {
             Some(rules) => rules.clone(),
             None => before.map(Plan::rules_text).unwrap_or_default(),
         };
+        if let Some(added) = &self.variants {
+            text = variants::with_variants(&text, added);
+        }
         for (of, change) in Instead::ALL.into_iter().zip(&self.instead) {
             let present = before.and_then(|it| it.instead(of));
             let target = change.as_ref().map_or(present, |change| change.as_deref());

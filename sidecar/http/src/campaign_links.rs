@@ -21,12 +21,13 @@ static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
 /// The members that a link takes from its campaign.
-const OF_CAMPAIGN: [&str; 8] = [
+const OF_CAMPAIGN: [&str; 9] = [
     "longUrl",
     "utm",
     "redirectStatus",
     "forwardQuery",
     "rules",
+    "variants",
     "expiredTarget",
     "pausedTarget",
     "notYetTarget",

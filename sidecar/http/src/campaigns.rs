@@ -84,7 +84,7 @@ operations! {
 }
 
 /// Describes what all changes of a campaign share.
-fn changes(operation: Operation) -> Operation {
+pub(super) fn changes(operation: Operation) -> Operation {
     operation
         .answers::<WrittenBody>(200, "The campaign after the change.")
         .problems([CampaignError::Revoked.into()])
@@ -293,7 +293,7 @@ fn paused(paused: bool) -> CampaignChange {
 }
 
 /// Answers with the campaign after a change, or with 404.
-fn answer_found(
+pub(super) fn answer_found(
     outcome: Result<Option<StoredCampaign>, CampaignError>,
     caller: &Caller,
     app: &App,

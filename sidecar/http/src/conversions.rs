@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use shortlink_api::conversion::NewConversion;
-use shortlink_core::conversion::ConversionTotals;
+use shortlink_core::conversion::{ConversionTotals, ValueTotal};
 
 use super::app::SharedApp;
 use super::auth::{MayConvert, MayReadStats};
@@ -76,7 +76,7 @@ struct LinkBody {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ConversionValue")]
-struct ValueBody {
+pub(super) struct ValueBody {
     /// Three letters of ISO 4217.
     currency: String,
     /// Number of conversions with a value in this currency.
@@ -88,16 +88,21 @@ struct ValueBody {
 
 impl From<&ConversionTotals> for LinkBody {
     fn from(totals: &ConversionTotals) -> Self {
-        let values = totals.values.iter().map(|it| ValueBody {
-            currency: it.currency.as_str().to_owned(),
-            conversions: it.conversions,
-            value: it.value.to_string(),
-        });
         Self {
             conversions: totals.conversions,
-            values: values.collect(),
+            values: values(&totals.values),
         }
     }
+}
+
+/// The values of conversions by currency.
+pub(super) fn values(totals: &[ValueTotal]) -> Vec<ValueBody> {
+    let values = totals.iter().map(|it| ValueBody {
+        currency: it.currency.as_str().to_owned(),
+        conversions: it.conversions,
+        value: it.value.to_string(),
+    });
+    values.collect()
 }
 
 /// `POST /v1/conversions`

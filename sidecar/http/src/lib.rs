@@ -44,6 +44,7 @@ mod router;
 mod rows;
 mod stalls;
 mod stats;
+mod variants;
 mod visits;
 mod webhooks;
 mod wire;

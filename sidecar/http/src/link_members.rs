@@ -13,11 +13,14 @@ use shortlink_core::api_key::KeyPolicy;
 use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
-use shortlink_core::plan::{INSTEAD_NAMES, Plan, PlanChange, Rule, rules_text};
+use shortlink_core::plan::{
+    INSTEAD_NAMES, Plan, PlanChange, Rule, Variant, rules_text, variants_text,
+};
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
 use vocabulary::RedirectStatus;
+use vocabulary::plan::MAX_RULES;
 
 use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
@@ -84,6 +87,22 @@ pub(super) fn read_plan(
     check: impl Fn(&str) -> Result<String, String>,
 ) -> PlanChange {
     let given = PlanMembers::read(fields, usage);
+    let variants = given.variants.map(|given| {
+        let mut variants = Vec::with_capacity(given.len());
+        for (place, it) in given.into_iter().enumerate() {
+            match check(&it.long_url) {
+                Ok(target) => variants.push(Variant {
+                    name: it.name,
+                    weight: it.weight,
+                    target,
+                }),
+                Err(detail) => {
+                    fields.refuse_at(&["variants", &place.to_string(), "longUrl"], detail);
+                }
+            }
+        }
+        variants
+    });
     let rules = given.rules.map(|given| {
         let mut rules = Vec::with_capacity(given.len());
         for (place, rule) in given.into_iter().enumerate() {
@@ -104,7 +123,21 @@ pub(super) fn read_plan(
                 }
             }
         }
-        rules_text(&rules)
+        rules
+    });
+    let variants = variants.filter(|variants| {
+        let rules = rules.as_deref().unwrap_or_default();
+        let detail = if variants.is_empty() || rules.len() + variants.len() <= MAX_RULES {
+            let has_share = rules.iter().any(|rule| rule.conditions.points.is_some());
+            has_share.then(|| "cannot be combined with rules with percent".to_owned())
+        } else {
+            Some(format!("must be at most {MAX_RULES} together with rules"))
+        };
+        let is_fine = detail.is_none();
+        if let Some(detail) = detail {
+            fields.refuse("variants", detail);
+        }
+        is_fine
     });
     let mut instead = [
         given.expired_target,
@@ -119,7 +152,11 @@ pub(super) fn read_plan(
             }
         }
     }
-    PlanChange { rules, instead }
+    PlanChange {
+        rules: rules.as_deref().map(rules_text),
+        variants: variants.as_deref().map(variants_text),
+        instead,
+    }
 }
 
 fn check_target(

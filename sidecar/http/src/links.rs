@@ -108,7 +108,7 @@ fn over_quota() -> Problem {
 }
 
 /// Describes what all changes of a link share.
-fn changes(operation: Operation) -> Operation {
+pub(super) fn changes(operation: Operation) -> Operation {
     operation
         .answers::<WrittenBody>(200, "The link after the change.")
         .with(["ETag"])
@@ -193,6 +193,7 @@ async fn change(
         (change.redirect_status.is_some(), "/redirectStatus"),
         (change.forward_query.is_some(), "/forwardQuery"),
         (change.plan.rules.is_some(), "/rules"),
+        (change.plan.variants.is_some(), "/variants"),
         (change.plan.instead[0].is_some(), "/expiredTarget"),
         (change.plan.instead[1].is_some(), "/pausedTarget"),
         (change.plan.instead[2].is_some(), "/notYetTarget"),
@@ -241,7 +242,7 @@ async fn read_changed_values(
     Ok(read_values(fields, campaign))
 }
 
-fn edited_by(caller: &Caller, expected: Expected) -> EditedBy {
+pub(super) fn edited_by(caller: &Caller, expected: Expected) -> EditedBy {
     EditedBy {
         key_id: caller.key().id.clone(),
         expected,
@@ -303,7 +304,7 @@ async fn revoke(
 }
 
 /// Answers with the link after a change, or with 404.
-async fn answer_found(
+pub(super) async fn answer_found(
     outcome: Result<Option<Stored>, LinkError>,
     app: &SharedApp,
     caller: &Caller,

@@ -14,7 +14,7 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
-    keys, links, live, metrics, qr, reports, resolve, stats, visits, webhooks,
+    keys, links, live, metrics, qr, reports, resolve, stats, variants, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -96,6 +96,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("links", explain::operations()),
         ("links", qr::operations()),
         ("links", bulk::operations()),
+        ("links", variants::operations()),
         ("campaigns", campaigns::operations()),
         ("campaigns", clicks::operations()),
         ("visits", conversions::operations()),

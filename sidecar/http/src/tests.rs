@@ -30,6 +30,7 @@ mod reports;
 mod requests;
 mod rules;
 mod targets;
+mod variants;
 mod visitors;
 mod visits;
 mod webhooks;

@@ -59,6 +59,23 @@ impl Campaigns {
         self.edit(id, key_id, action, Box::new(editor)).await
     }
 
+    /// Ends an A/B test on behalf of an API key: the target of a variant becomes that of the campaign. Without variants,
+    /// this has no effect and is no error.
+    ///
+    /// # Errors
+    /// Fails if the campaign is revoked or the store fails.
+    pub async fn win(
+        &self,
+        id: CampaignId,
+        variant: String,
+        key_id: &str,
+    ) -> Result<Option<StoredCampaign>, CampaignError> {
+        let now = self.clock.now();
+        let editor = move |campaign: Campaign| campaign.win(&variant, now);
+        self.edit(id, key_id, Action::CampaignChange, Box::new(editor))
+            .await
+    }
+
     /// Revokes a campaign on behalf of an API key. Revoking a revoked campaign has no effect and is
     /// no error.
     ///

@@ -112,6 +112,21 @@ impl Links {
         self.edit(code, caller, Action::LinkChange, change).await
     }
 
+    /// Ends an A/B test: the target of a variant becomes that of the link. Without variants, this has no effect and is no
+    /// error.
+    ///
+    /// # Errors
+    /// Fails if the link is revoked, not as expected or of a campaign, or the store fails.
+    pub async fn win(
+        &self,
+        code: &Code,
+        variant: String,
+        caller: EditedBy,
+    ) -> Result<Option<Stored>, LinkError> {
+        let change = move |link: Link, now| link.win(&variant, now);
+        self.edit(code, caller, Action::LinkChange, change).await
+    }
+
     /// Pauses a link. Pausing a paused link has no effect and is no error.
     ///
     /// # Errors

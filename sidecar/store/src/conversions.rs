@@ -20,8 +20,8 @@ use crate::external_ids::{self, Wanted};
 use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql, table};
 use crate::value::{Row, Value, args, invalid};
-use crate::visits::click_ids;
 use crate::visits::erasure::{erased_until, of_campaign, of_link, overwrite};
+use crate::visits::{click_ids, variants};
 
 /// The most conversions that a step of an erasure deletes.
 const ERASED_PER_STEP: u32 = 5_000;
@@ -261,8 +261,8 @@ fn totals(rows: Vec<((Option<Currency>, Sum), u64)>) -> ConversionTotals {
     totals
 }
 
-/// The id of a link, or the outcome of a conversion of none.
-type Found = Result<i64, ConversionOutcome>;
+/// The id of a link with the variant that the visit of a click id followed, or the outcome of a conversion of none.
+type Found = Result<(i64, Option<String>), ConversionOutcome>;
 
 /// Finds the links that conversions name.
 async fn find(
@@ -281,8 +281,11 @@ async fn find(
     let mut external = Vec::new();
     for (place, conversion) in reported.iter().enumerate() {
         match &conversion.of {
-            Converted::Code(code) => codes.push((place, *code)),
-            Converted::ClickId(id) => codes.extend(clicked.get(id).map(|code| (place, *code))),
+            Converted::Code(code) => codes.push(((place, None), *code)),
+            Converted::ClickId(id) => codes.extend(clicked.get(id).map(|(code, variant)| {
+                let of = (place, Some(variant.clone()));
+                (of, *code)
+            })),
             Converted::ExternalId { id, campaign } => {
                 let campaign = campaign.map_or(0, |id| id.get().cast_signed());
                 external.push(Wanted {
@@ -294,21 +297,22 @@ async fn find(
         }
     }
     if !codes.is_empty() {
-        let (places, codes): (Vec<usize>, Vec<Code>) = codes.into_iter().unzip();
+        let (places, codes): (Vec<_>, Vec<Code>) = codes.into_iter().unzip();
         let ids = known_ids(db, &codes).await?;
         let known: Vec<i64> = ids.iter().flatten().copied().collect();
         let own_ids: Vec<&str> = own.unwrap_or_default().iter().map(String::as_str).collect();
         let values = args![known, own.is_none(), own_ids];
         let reached: HashSet<i64> = db.all(BY_ID, values, |row| row.get("id")).await?;
-        for (place, id) in places.into_iter().zip(ids) {
+        for ((place, variant), id) in places.into_iter().zip(ids) {
             let id = id.filter(|id| reached.contains(id));
+            let id = id.map(|id| (id, variant));
             found[place] = id.ok_or(ConversionOutcome::Unknown);
         }
     }
     for (place, ids) in external_ids::find(db, &external, own).await? {
         found[place] = match ids[..] {
             [] => Err(ConversionOutcome::Unknown),
-            [id] => Ok(id),
+            [id] => Ok((id, None)),
             _ => Err(ConversionOutcome::Ambiguous),
         };
     }
@@ -320,7 +324,12 @@ async fn report(
     db: &mut Db<'_>,
     found: &[(Found, NewConversion)],
 ) -> Result<Vec<ConversionOutcome>, sqlx::Error> {
-    let links = lock(db, found.iter().filter_map(|(link, _)| link.ok())).await?;
+    let ids = found
+        .iter()
+        .filter_map(|(link, _)| Some(link.as_ref().ok()?.0));
+    let links = lock(db, ids).await?;
+    let ids: Vec<i64> = links.keys().copied().collect();
+    let followed = variants::followed(db, &ids).await?;
     // Erasures of these links wait for the lock from now on.
     let first = found.iter().map(|(_, it)| it.at).min().unwrap_or_default();
     let subjects = || {
@@ -334,10 +343,11 @@ async fn report(
     let is_erased = |name: &str, at: Timestamp| erased.get(name).is_some_and(|until| at <= *until);
     let mut stored = stored(db, found).await?;
     let mut changes = Changes::default();
+    let mut by_variant = variants::Conversions::default();
     let mut rows = Vec::new();
     let outcomes = found.iter().map(|(link, conversion)| {
-        let id = match link {
-            Ok(id) => *id,
+        let (id, clicked) = match link {
+            Ok((id, clicked)) => (*id, clicked),
             Err(outcome) => return *outcome,
         };
         // Otherwise it was deleted meanwhile.
@@ -357,20 +367,45 @@ async fn report(
                 let value = conversion.value.as_ref();
                 let value = value.map(|(currency, amount)| (currency.as_str(), amount.0));
                 changes.add(id, value, 1);
+                let followed = followed.get(link.code.as_str()).map(Vec::as_slice);
+                let variant = variant_of(clicked.as_ref(), followed.unwrap_or_default());
+                if let Some(variant) = variant {
+                    by_variant.add((link.campaign, link.code.as_str(), variant), value, 1);
+                }
                 let (currency, amount) = value.unzip();
                 let id_text = Value::from(&conversion.id);
                 let at = conversion.at.into();
-                rows.push([id.into(), id_text, at, currency.into(), amount.into()]);
+                let variant = variant.map(str::to_owned).into();
+                rows.push([
+                    id.into(),
+                    id_text,
+                    at,
+                    currency.into(),
+                    amount.into(),
+                    variant,
+                ]);
                 ConversionOutcome::New(link.code)
             }
         }
     });
     let outcomes = outcomes.collect();
-    let into = sql!("INSERT INTO conversions (link_id, id, at, currency, value)");
-    let types = ["bigint", "text", "bigint", "text", "bigint"];
+    let into = sql!("INSERT INTO conversions (link_id, id, at, currency, value, variant)");
+    let types = ["bigint", "text", "bigint", "text", "bigint", "text"];
     db.insert(into, types, sql!(""), rows.into_iter()).await?;
     changes.store(db, &links).await?;
+    by_variant.store(db).await?;
     Ok(outcomes)
+}
+
+/// The variant that a conversion counts for: that of its visit, or the only one that human visits of the link have. `None`
+/// for a link of no test, and if they have several.
+fn variant_of<'a>(clicked: Option<&'a String>, followed: &'a [String]) -> Option<&'a str> {
+    match (clicked, followed) {
+        (_, []) => None,
+        (Some(variant), _) => Some(variant),
+        (None, [variant]) => Some(variant),
+        (None, _) => None,
+    }
 }
 
 /// Locks links until the end of the transaction; returns those that exist, by their ids.
@@ -396,7 +431,10 @@ async fn stored(
     found: &[(Found, NewConversion)],
 ) -> Result<HashMap<Key, Worth>, sqlx::Error> {
     let wanted = found.iter();
-    let wanted = wanted.filter_map(|(link, it)| Some([(*link).ok()?.into(), (&it.id).into()]));
+    let wanted = wanted.filter_map(|(link, it)| {
+        let (id, _) = link.as_ref().ok()?;
+        Some([(*id).into(), (&it.id).into()])
+    });
     let wanted: Vec<[Value<'_>; 2]> = wanted.collect();
     if wanted.is_empty() {
         return Ok(HashMap::new());
@@ -442,36 +480,42 @@ pub(crate) async fn erase(
 ) -> Result<bool, sqlx::Error> {
     let ids: Vec<i64> = known_ids(db, codes).await?.into_iter().flatten().collect();
     let sql = sql!(
-        "SELECT link_id, id, currency, value FROM conversions WHERE link_id",
+        "SELECT link_id, id, currency, value, variant FROM conversions WHERE link_id",
         IN_NUMBERS,
         " AND at <= $2 LIMIT $3"
     );
     let read = |row: &Row| {
         let key: Key = (row.get("link_id")?, row.get("id")?);
-        Ok((key, value(row)?))
+        let variant: Option<String> = row.find("variant")?;
+        Ok((key, value(row)?, variant))
     };
     let values = args![ids, until, ERASED_PER_STEP];
-    let gone: Vec<(Key, Worth)> = db.all(sql, values, read).await?;
+    let gone: Vec<(Key, Worth, Option<String>)> = db.all(sql, values, read).await?;
     if gone.is_empty() {
         return Ok(true);
     }
-    let mut changes = Changes::default();
-    for ((link, _), value) in &gone {
-        let value = value
-            .as_ref()
-            .map(|(currency, amount)| (currency.as_str(), amount.0));
-        changes.add(*link, value, -1);
-    }
     let keys = gone
         .iter()
-        .map(|((link, id), _)| [(*link).into(), id.into()]);
+        .map(|((link, id), ..)| [(*link).into(), id.into()]);
     let from = sql!("DELETE FROM conversions");
     let key = [(sql!("link_id"), "bigint"), (sql!("id"), "text")];
     overwrite(db, true).await?;
     let deleted = db.delete(from, key, keys, sql!(""), |_row| Ok(())).await;
     overwrite(db, false).await?;
     deleted?;
-    let links = lock(db, gone.iter().map(|((link, _), _)| *link)).await?;
+    let links = lock(db, gone.iter().map(|((link, _), ..)| *link)).await?;
+    let mut changes = Changes::default();
+    let mut by_variant = variants::Conversions::default();
+    for ((id, _), value, variant) in &gone {
+        let value = value
+            .as_ref()
+            .map(|(currency, amount)| (currency.as_str(), amount.0));
+        changes.add(*id, value, -1);
+        if let (Some(link), Some(variant)) = (links.get(id), variant) {
+            by_variant.add((link.campaign, link.code.as_str(), variant), value, -1);
+        }
+    }
     changes.store(db, &links).await?;
+    by_variant.store(db).await?;
     Ok(gone.len() < ERASED_PER_STEP as usize)
 }

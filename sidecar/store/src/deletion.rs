@@ -15,7 +15,7 @@ use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
-use crate::visits::{click_ids, clicks};
+use crate::visits::{click_ids, clicks, variants};
 use crate::{Store, codes, conversions, creation, receipts, spellings, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
@@ -157,7 +157,7 @@ async fn delete(
     );
     db.run(limits, &values[..1]).await?;
     clicks::remove(db, &ids).await?;
-    for statement in REMOVALS {
+    for statement in variants::REMOVALS.into_iter().chain(REMOVALS) {
         db.run(statement, &values[..1]).await?;
     }
     let tags = dead.iter().flat_map(|(id, _, created_at, tags, _)| {

@@ -26,6 +26,7 @@ mod targets;
 mod unique_visitors;
 mod upkeep;
 mod uploads;
+mod variants;
 pub(super) mod visits;
 mod visits_of_far_codes;
 mod visits_of_many_values;

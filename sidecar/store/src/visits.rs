@@ -24,6 +24,7 @@ mod sink;
 mod sketches;
 mod top;
 mod values;
+pub(crate) mod variants;
 mod watch;
 
 pub use agents::AgentsPass;
@@ -204,6 +205,8 @@ struct VisitedLink<'a> {
     created: i64,
     /// Number of visits after which it ends.
     most_visits: Option<i64>,
+    /// Its plan, or that of its campaign, has variants.
+    has_variants: bool,
 }
 
 /// Additions to the counts for some visits, each row once and in order.

@@ -93,6 +93,39 @@ fn every_visit_is_told_with_what_is_known_of_it() {
 }
 
 #[test]
+fn a_test_of_two_targets_shows_its_results_and_ends_with_a_winner() {
+    let stack = Stack::start();
+    let variant = |name: &str, weight: u32| json!({ "name": name, "weight": weight, "longUrl": format!("https://{name}.example/") });
+    let body = json!({
+        "longUrl": "https://example.com/", "variants": [variant("a", 0), variant("b", 1)],
+    });
+    let code = text(&stack.create(&body), "shortCode");
+    // From the fallback as well.
+    for _ in 0..2 {
+        assert_eq!(follow(&stack, &code), 302);
+        stack.redis.command(&["DEL", &format!("sl:l:{code}")]);
+    }
+    let path = format!("/v1/links/{code}");
+    let results = format!("{path}/variants");
+    until("the visits are stored", SOON, || {
+        stats(&stack, &results)["variants"][0]["clicks"] == 2
+    });
+    assert_eq!(stats(&stack, &results)["variants"][0]["variant"], "b");
+    let by = stats(&stack, &format!("{path}/stats?by=variant"));
+    assert_eq!(by["by"]["variant"][0]["value"], "b");
+    let visits = stats(&stack, &format!("{path}/visits"));
+    assert_eq!(visits["visits"][0]["variant"], "b");
+    let changed = json!({ "variants": [variant("a", 1), variant("b", 1)] });
+    assert_eq!(stack.api("PATCH", &path, Some(&changed)).status, 200);
+    let winner = json!({ "variant": "a" });
+    let ended = stack.api("POST", &format!("{path}/winner"), Some(&winner));
+    assert_eq!(ended.json()["longUrl"], "https://a.example/");
+    until("all visitors follow the winner", SOON, || {
+        stack.follow(&code).location() == Some("https://a.example/")
+    });
+}
+
+#[test]
 fn a_campaign_and_a_domain_are_told_of_their_visits() {
     let stack = Stack::start();
     let body = json!({ "name": "Spring", "longUrl": "https://e.example/{member}" });

@@ -41,6 +41,13 @@ pub enum CampaignsCommand {
     Pause(OneCampaign),
     /// Resume a paused campaign.
     Resume(OneCampaign),
+    /// End an A/B test: the target of a variant becomes that of the campaign, and the variants are removed.
+    Winner {
+        #[command(flatten)]
+        campaign: OneCampaign,
+        /// Name of the variant; empty if the default target has won.
+        variant: String,
+    },
     /// Revoke a campaign permanently: all its links answer 410 from then on.
     Revoke {
         #[command(flatten)]
@@ -149,6 +156,11 @@ impl CampaignsCommand {
             }
             Self::Pause(campaign) => send(Method::POST, &campaign.path("/pause"), None).await,
             Self::Resume(campaign) => send(Method::POST, &campaign.path("/resume"), None).await,
+            Self::Winner { campaign, variant } => {
+                let mut members = Map::new();
+                put(&mut members, "variant", Some(&variant));
+                send(Method::POST, &campaign.path("/winner"), Some(members)).await
+            }
             Self::Revoke { campaign, yes } => {
                 if !yes {
                     let found = parse(&session.client.get(&campaign.path("")).await?)?;

@@ -42,6 +42,13 @@ pub enum LinksCommand {
     Pause(OneLink),
     /// Resume a paused link.
     Resume(OneLink),
+    /// End an A/B test: the target of a variant becomes that of the link, and the variants are removed.
+    Winner {
+        #[command(flatten)]
+        link: OneLink,
+        /// Name of the variant; empty if the default target has won.
+        variant: String,
+    },
     /// Revoke a link permanently: it answers 410 from then on.
     Revoke {
         #[command(flatten)]
@@ -170,6 +177,11 @@ impl LinksCommand {
             }
             Self::Pause(link) => act(session, &link, Method::POST, "/pause", None).await?,
             Self::Resume(link) => act(session, &link, Method::POST, "/resume", None).await?,
+            Self::Winner { link, variant } => {
+                let mut members = Map::new();
+                put(&mut members, "variant", Some(&variant));
+                act(session, &link, Method::POST, "/winner", Some(members)).await?;
+            }
             Self::Revoke { link, yes } => {
                 if !yes {
                     let found = parse(&session.client.get(&link.code.path("")).await?)?;

@@ -8,6 +8,7 @@ use url::form_urlencoded::Serializer;
 use super::session::Session;
 use super::show::{cells, elements, heads, member, plain, second};
 use super::values::{CodeText, When, campaign_id};
+use super::variants;
 use crate::Failure;
 use crate::columns::Columns;
 use crate::output::thousands;
@@ -57,6 +58,15 @@ pub enum StatsCommand {
         /// Maximum number of links: 1 to 1000. Default: 10.
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u32>,
+    },
+    /// Compare the variants of an A/B test of a link or a campaign: clicks, conversions, and their rate with its interval.
+    Variants {
+        /// Code or short URL of the link.
+        #[arg(required_unless_present = "campaign", conflicts_with = "campaign")]
+        code: Option<CodeText>,
+        /// Id of the campaign.
+        #[arg(long, value_name = "ID", value_parser = campaign_id)]
+        campaign: Option<String>,
     },
     /// Show the visits of all links.
     All {
@@ -172,6 +182,12 @@ impl StatsCommand {
                     [("campaignId", campaign), ("limit", limit)],
                 );
                 return session.get(&path, describe_links).await;
+            }
+            Self::Variants { code, campaign } => {
+                let of_campaign = campaign.map(|id| format!("/v1/campaigns/{id}/variants"));
+                let of_link = || code.map(|code| code.path("/variants"));
+                let path = of_campaign.or_else(of_link).unwrap_or_default();
+                return session.get(&path, variants::describe).await;
             }
             Self::All { range } => range.path("/v1/stats")?,
             Self::Domains { minutes } => {

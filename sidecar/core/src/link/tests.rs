@@ -44,6 +44,7 @@ fn only_a_real_change_makes_a_revision() {
                 values: None,
                 plan: PlanChange {
                     rules: Some(String::new()),
+                    variants: None,
                     instead: [const { Some(None) }; 3],
                 },
                 valid_until: Some(None),

@@ -88,6 +88,16 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Reports whether it is for a share of all visitors, and has no other condition.
+    pub fn is_share(&self) -> bool {
+        let share = Conditions {
+            points: self.conditions.points,
+            variant: self.conditions.variant.clone(),
+            ..Conditions::default()
+        };
+        share.points.is_some() && share == self.conditions
+    }
+
     pub(super) fn to_section(&self, from: u16) -> Vec<u8> {
         let mut text = self.conditions.write(from);
         text.push(b' ');

@@ -53,6 +53,10 @@ fn reach(operation: &str) -> Option<Reach> {
         | "getCampaignClicks"
         | "listRecipients"
         | "getLinkConversions"
+        | "getLinkVariants"
+        | "getCampaignVariants"
+        | "endLinkTest"
+        | "endCampaignTest"
         | "getCampaignConversions" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
         "listLinks" | "listCampaigns" | "eraseVisits" | "createConversions" | "reportCampaigns" => {

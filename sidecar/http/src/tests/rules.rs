@@ -167,6 +167,145 @@ async fn faults_of_rules_are_reported_at_their_place() {
     assert_eq!(answer.json()["errors"][0]["pointer"], "/rules");
 }
 
+#[tokio::test]
+async fn variants_divide_visitors_by_weight_until_one_wins() {
+    let service = Service::new().await;
+    let variant = |name: &str, weight: f64, target: &str| json!({"name": name, "weight": weight, "longUrl": target});
+    let variants = |target: &str| {
+        json!([
+            variant("a", 2.0, &format!("https://a.example/{target}")),
+            variant("b", 1.0, &format!("https://b.example/{target}")),
+        ])
+    };
+    let shares = |target: &str, percents: [f64; 2]| {
+        json!([
+            {"percent": percents[0], "variant": "a", "longUrl": format!("https://a.example/{target}")},
+            {"percent": percents[1], "variant": "b", "longUrl": format!("https://b.example/{target}")},
+        ])
+    };
+    let campaign = json!({"name": "Spring", "longUrl": "https://example.com/{code}"});
+    let path = "/v1/campaigns";
+    let created = service.call(&service.campaigner, "POST", path, Some(campaign));
+    assert_eq!(created.await.status, 201);
+    let link = json!({"longUrl": "https://example.com/", "customSlug": "a"});
+    assert_eq!(service.create(link).await.status, 201);
+    for (key, path, place) in [
+        (&service.writer, "/v1/links/a", ""),
+        (&service.campaigner, "/v1/campaigns/1", "{code}"),
+    ] {
+        let call = async |method: &str, path: &str, body: Value| {
+            service.call(key, method, path, Some(body)).await
+        };
+        let change = async |body: Value| {
+            let changed = call("PATCH", path, body).await;
+            assert_eq!(changed.status, 200, "{:?}", changed.json());
+            changed.json()
+        };
+        let phones = json!({"device": ["ios"], "longUrl": "https://apps.example.com/"});
+        let both = json!({"rules": [phones], "variants": variants(place)});
+        let expected = |shares: Value| {
+            let mut rules = vec![phones.clone()];
+            rules.extend(shares.as_array().expect("rules").iter().cloned());
+            Value::from(rules)
+        };
+        let rules = change(both).await["rules"].clone();
+        assert_eq!(rules, expected(shares(place, [66.67, 33.33])));
+        let mut even = variants(place);
+        even[0]["weight"] = json!(1);
+        let rules = change(json!({"variants": even})).await["rules"].clone();
+        assert_eq!(rules, expected(shares(place, [50.0, 50.0])));
+
+        let winner = format!("{path}/winner");
+        let wrong = call("POST", &winner, json!({"variant": "c"})).await;
+        assert_eq!(wrong.status, 422);
+        let error = wrong.json()["errors"][0].clone();
+        assert_eq!(error["pointer"], "/variant");
+        assert!(
+            error["detail"].as_str().expect("text").contains("a, b"),
+            "{error}"
+        );
+        let ended = call("POST", &winner, json!({"variant": "b"})).await;
+        assert_eq!(ended.status, 200, "{:?}", ended.json());
+        let ended = ended.json();
+        assert_eq!(ended["longUrl"], format!("https://b.example/{place}"));
+        assert_eq!(ended["rules"], json!([phones]));
+        // Again, it changes nothing.
+        let again = call("POST", &winner, json!({"variant": "b"})).await;
+        assert_eq!((again.status, again.json()), (200, ended.clone()));
+        // The default target wins.
+        change(json!({"variants": variants(place)})).await;
+        let ended = call("POST", &winner, json!({"variant": ""})).await.json();
+        assert_eq!(ended["longUrl"], format!("https://b.example/{place}"));
+        assert_eq!(ended["rules"], json!([phones]));
+        change(json!({"variants": variants(place)})).await;
+        assert_eq!(
+            change(json!({"variants": null})).await["rules"],
+            json!([phones])
+        );
+    }
+    let link = json!({"campaignId": "1", "customSlug": "m"});
+    assert_eq!(service.create(link).await.status, 201);
+    for (method, path, body) in [
+        ("PATCH", "/v1/links/m", json!({"variants": variants("")})),
+        ("POST", "/v1/links/m/winner", json!({"variant": "b"})),
+    ] {
+        let refused = service
+            .call(&service.writer, method, path, Some(body))
+            .await;
+        assert!([409, 422].contains(&refused.status), "{:?}", refused.json());
+    }
+}
+
+#[tokio::test]
+async fn faults_of_variants_are_reported_at_their_place() {
+    let service = Service::with(|app| app.body_limit_bytes = 1 << 16).await;
+    let variant = |name: &str, weight: Value| json!({"name": name, "weight": weight, "longUrl": "https://e.example/"});
+    let share = json!({"percent": 10, "longUrl": "https://e.example/"});
+    let ios = json!({"device": ["ios"], "longUrl": "https://e.example/"});
+    let many = |count: usize| -> Value {
+        (0..count)
+            .map(|n| variant(&format!("v{n}"), json!(1)))
+            .collect()
+    };
+    for (body, pointer) in [
+        (json!({"variants": {}}), "/variants"),
+        (json!({"variants": [1]}), "/variants/0"),
+        (json!({"variants": many(21)}), "/variants"),
+        (json!({"variants": many(20), "rules": [ios]}), "/variants"),
+        (json!({"variants": many(2), "rules": [share]}), "/variants"),
+        (
+            json!({"variants": [variant("a", json!(0)), variant("b", json!(0))]}),
+            "/variants",
+        ),
+        (
+            json!({"variants": [variant("a", json!(-1))]}),
+            "/variants/0/weight",
+        ),
+        (
+            json!({"variants": [variant("a", json!("1"))]}),
+            "/variants/0/weight",
+        ),
+        (
+            json!({"variants": [variant("a b", json!(1))]}),
+            "/variants/0/name",
+        ),
+        (
+            json!({"variants": [variant("a", json!(1)), variant("a", json!(1))]}),
+            "/variants/1/name",
+        ),
+        (
+            json!({"variants": [{"name": "a", "weight": 1, "longUrl": "https://localhost/"}]}),
+            "/variants/0/longUrl",
+        ),
+        (
+            json!({"variants": [{"name": "a", "weight": 1}]}),
+            "/variants/0/longUrl",
+        ),
+    ] {
+        refused(&service, &body, pointer).await;
+    }
+}
+
 /// Has a new link refused for one fault.
 async fn refused(service: &Service, plan: &Value, pointer: &str) {
     let mut body = plan.clone();

@@ -76,6 +76,8 @@ struct Changed {
     /// As they stand in a stored plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    variants: Option<String>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -127,6 +129,7 @@ impl Changed {
             note: change.note.clone(),
             tags: change.tags.clone(),
             rules: change.plan.rules.clone(),
+            variants: change.plan.variants.clone(),
             expired_target,
             paused_target,
             not_yet_target,
@@ -152,6 +155,7 @@ impl Changed {
             forward_query: self.forward_query,
             plan: PlanChange {
                 rules: self.rules,
+                variants: self.variants,
                 instead: [self.expired_target, self.paused_target, self.not_yet_target],
             },
             valid_since: second(self.valid_since)?,
@@ -256,6 +260,7 @@ mod tests {
             tags: Some(Vec::new()),
             plan: PlanChange {
                 rules: Some(String::new()),
+                variants: Some("R37:s=0.0-10000;v=a https://e.example/ab".to_owned()),
                 instead: [
                     Some(None),
                     None,

@@ -13,7 +13,7 @@ use super::super::db::Db;
 use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
-use super::super::visits::{click_ids, erasing, erasure};
+use super::super::visits::{click_ids, erasing, erasure, variants};
 use super::super::webhooks::expiry;
 use super::super::{changes, conversions, links, listing};
 
@@ -292,6 +292,7 @@ async fn erase(
         {
             return Ok(false);
         }
+        variants::erase(db, &codes, until).await?;
         let elsewhere = Erasure {
             of: ErasureOf::Links(codes.iter().map(Code::to_string).collect()),
             until: until.as_millisecond(),

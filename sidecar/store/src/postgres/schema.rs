@@ -43,6 +43,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0030_spellings",
     "0031_plans",
     "0032_visit_variants",
+    "0033_variant_results",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

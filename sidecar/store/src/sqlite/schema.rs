@@ -46,6 +46,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0035_spellings",
     "0036_plans",
     "0037_visit_variants",
+    "0038_variant_results",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

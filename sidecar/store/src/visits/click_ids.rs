@@ -49,11 +49,12 @@ pub(super) async fn add(
     let rows = clicks.iter().map(|(place, it, ClickId(bytes))| {
         let (bytes, code): (Value<'_>, Value<'_>) = ((&bytes[..]).into(), (&it.visit.code).into());
         let number = numbers.get(*place).copied();
-        [bytes, code, it.visit.at.into(), number.into()]
+        let variant = (&it.visit.variant).into();
+        [bytes, code, it.visit.at.into(), number.into(), variant]
     });
-    let into = sql!("INSERT INTO visit_clicks (click_id, code, at, visit_id)");
+    let into = sql!("INSERT INTO visit_clicks (click_id, code, at, visit_id, variant)");
     let end = sql!(" ON CONFLICT (click_id) DO NOTHING");
-    let types = ["bytea", "text", "bigint", "bigint"];
+    let types = ["bytea", "text", "bigint", "bigint", "text"];
     db.insert(into, types, end, rows).await
 }
 
@@ -82,20 +83,25 @@ pub(super) async fn fill<'a>(
     Ok(())
 }
 
-/// The codes of the visits with some ids, of those that are stored.
+/// The codes of the visits with some ids, and the variants that they followed, which are empty without one; of those that
+/// are stored.
 pub(crate) async fn codes(
     db: &mut Db<'_>,
     ids: &[ClickId],
-) -> Result<HashMap<ClickId, Code>, sqlx::Error> {
+) -> Result<HashMap<ClickId, (Code, String)>, sqlx::Error> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let sql = sql!(
-        "SELECT click_id, code FROM visit_clicks WHERE click_id\
+        "SELECT click_id, code, variant FROM visit_clicks WHERE click_id\
          { IN (SELECT unhex(value) FROM json_each($1))| = ANY($1::bytea[])}"
     );
     let list: Vec<&[u8]> = ids.iter().map(|ClickId(bytes)| &bytes[..]).collect();
-    let read = |row: &Row| Ok((ClickId(row.get("click_id")?), row.get("code")?));
+    let read = |row: &Row| {
+        let variant: Option<String> = row.find("variant")?;
+        let of = (row.get("code")?, variant.unwrap_or_default());
+        Ok((ClickId(row.get("click_id")?), of))
+    };
     db.all(sql, args![list], read).await
 }
 

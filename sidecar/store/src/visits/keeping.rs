@@ -17,12 +17,12 @@ use super::values::name;
 use super::watch::note_stretch;
 use super::{
     ALL, Counts, LinkKey, Map, OF_LINKS, Taken, VisitedLink, add_new, click_ids, clicks, erasure,
-    evidence_column, first_clicks, network_minutes, ranges, sketches, some,
+    evidence_column, first_clicks, network_minutes, ranges, sketches, some, variants,
 };
 use crate::db::Db;
 use crate::rows::ids_of;
 use crate::shared::DAY_MS;
-use crate::sql::{Sql, sql};
+use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres, webhooks};
 
@@ -156,6 +156,7 @@ async fn keep(
         let wants_first = webhooks::wants_first_clicks(db).await?;
         first = clicks::add(db, &taken, wants_first).await?;
     }
+    variants::add(db, &taken).await?;
     click_ids::add(db, &taken, ids).await?;
     sketches::add(db, &counts.visitors).await?;
     let ended = match in_clickhouse {
@@ -285,6 +286,9 @@ pub(super) async fn keys<'a>(
     })
 }
 
+/// The condition that a plan has variants; of few other plans it is true as well.
+const HAS_VARIANTS: &str = "plan LIKE '%;v=%'";
+
 /// The links of visits, of those that exist. They are read in groups of those that are alike: a row for each would cost
 /// more than all else about it.
 async fn links_of<'a>(
@@ -299,7 +303,9 @@ async fn links_of<'a>(
     // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
     // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
     let mut statement = db.statement(sql!(
-        "SELECT campaign_id, max_visits, {json_group_array(links.id)|array_agg(asked.id)} AS ids"
+        "SELECT campaign_id, max_visits, CASE WHEN ",
+        HAS_VARIANTS,
+        " THEN 1 ELSE 0 END AS has_variants, {json_group_array(links.id)|array_agg(asked.id)} AS ids"
     ));
     if with_created {
         let created = sql!(", {json_group_array|array_agg}(created_at) AS created");
@@ -308,8 +314,8 @@ async fn links_of<'a>(
     statement.push(sql!(
         " FROM {json_each($1) AS asked CROSS JOIN links ON links.id = asked.value|\
          unnest($1::bigint[]) AS asked (id), \
-         LATERAL (SELECT campaign_id, max_visits, created_at FROM links WHERE links.id = asked.id LIMIT 1) \
-         AS link} GROUP BY campaign_id, max_visits"
+         LATERAL (SELECT campaign_id, max_visits, created_at, plan FROM links WHERE links.id = asked.id LIMIT 1) \
+         AS link} GROUP BY campaign_id, max_visits, has_variants"
     ));
     let mut ids: Vec<i64> = by_id.keys().copied().collect();
     ids.sort_unstable();
@@ -319,27 +325,49 @@ async fn links_of<'a>(
             true => row.get("created")?,
             false => vec![0; ids.len()],
         };
-        let of = (row.find("campaign_id")?, row.find("max_visits")?);
+        let has_variants = row.get::<i64>("has_variants")? != 0;
+        let of = (
+            row.find("campaign_id")?,
+            row.find("max_visits")?,
+            has_variants,
+        );
         Ok((of, ids, created))
     };
     let groups: Vec<_> = db.all(&statement, args![ids], read).await?;
-    let links = groups
-        .into_iter()
-        .flat_map(|((campaign, max_visits), ids, created)| {
-            let (by_id, distinct) = (&by_id, &distinct);
-            ids.into_iter()
-                .zip(created)
-                .filter_map(move |(id, created)| {
-                    let key = *by_id.get(&id)?;
-                    let link = VisitedLink {
-                        code: distinct.get(&key)?,
-                        campaign,
-                        created,
-                        most_visits: max_visits,
-                    };
-                    Some((key, link))
-                })
-        });
+    let mut campaigns: Vec<i64> = groups.iter().filter_map(|((id, ..), ..)| *id).collect();
+    campaigns.dedup();
+    let mut with_variants: BTreeSet<i64> = BTreeSet::new();
+    if !campaigns.is_empty() {
+        let sql = sql!(
+            "SELECT id FROM campaigns WHERE id",
+            IN_NUMBERS,
+            " AND ",
+            HAS_VARIANTS
+        );
+        let found: Vec<i64> = db.all(sql, args![campaigns], |row| row.get("id")).await?;
+        with_variants.extend(found);
+    }
+    let links =
+        groups
+            .into_iter()
+            .flat_map(|((campaign, max_visits, has_variants), ids, created)| {
+                let of_campaign = campaign.is_some_and(|id| with_variants.contains(&id));
+                let has_variants = has_variants || of_campaign;
+                let (by_id, distinct) = (&by_id, &distinct);
+                ids.into_iter()
+                    .zip(created)
+                    .filter_map(move |(id, created)| {
+                        let key = *by_id.get(&id)?;
+                        let link = VisitedLink {
+                            code: distinct.get(&key)?,
+                            campaign,
+                            created,
+                            most_visits: max_visits,
+                            has_variants,
+                        };
+                        Some((key, link))
+                    })
+            });
     Ok(links.collect())
 }
 

@@ -19,7 +19,9 @@ use super::moves::Moves;
 use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, visitor_id};
+use super::{
+    ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, variants, visitor_id,
+};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
@@ -336,6 +338,7 @@ async fn reclassify(
     remove_empty(db, &moves.counts).await?;
     let wants_first = webhooks::wants_first_clicks(db).await?;
     let first = clicks::correct(db, verdicts.iter().copied(), wants_first).await?;
+    variants::correct(db, verdicts.iter().map(|(it, _)| *it)).await?;
     sketches::add(db, &moves.counts.visitors).await?;
     mark_stale(db, &moves.stale).await?;
     first_clicks::report_corrected(db, &first, &verdicts, now).await?;

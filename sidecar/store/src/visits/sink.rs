@@ -23,7 +23,7 @@ use super::keeping::add;
 use super::moves::Moves;
 use super::reclassify::{mark_stale, remove_empty};
 use super::values::name;
-use super::{Counts, EARLIER, LinkKey, sketches};
+use super::{Counts, EARLIER, LinkKey, sketches, variants};
 use crate::Store;
 use crate::db::Db;
 use crate::shared::failed;
@@ -485,6 +485,7 @@ async fn correct(
     name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
+    variants::correct(db, same.iter().map(|(verdict, _)| *verdict)).await?;
     sketches::add(db, &moves.counts.visitors).await?;
     mark_stale(db, &moves.stale).await?;
     let corrected = same
