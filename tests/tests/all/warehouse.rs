@@ -36,7 +36,7 @@ const AGENT: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) Appl
 const DAY_MS: u64 = 86_400_000;
 
 /// Members of a visit that the API and the files have, with their types.
-const MEMBERS: [(&str, &str); 23] = [
+const MEMBERS: [(&str, &str); 24] = [
     ("shortCode", "VARCHAR"),
     ("domain", "VARCHAR"),
     ("status", "INTEGER"),
