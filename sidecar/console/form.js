@@ -33,6 +33,8 @@ const KINDS = {
   },
   choice: { element: 'select', read: (value) => (/^\d+$/.test(value) ? Number(value) : value || null) },
   truth: { type: 'checkbox', show: (truth) => String(Boolean(truth)), read: (value) => value === 'true' },
+  // Its fields are made by the page.
+  rules: { read: JSON.parse },
   several: {
     element: 'div',
     show: (all) => (all ?? []).join(' '),
@@ -45,10 +47,11 @@ const inside = (object, name) => name.split('.').reduce((found, step) => found?.
 
 /**
  * A form. `link` has the initial values, or a field its own; `call` receives the members that differ from them, with those of one object
- * together. `changed` is called with the fields at every change.
+ * together. `changed` is called with the fields at every change. `parts` are further fields, each with its title.
  */
-export function form({ fields, more = [], link = {}, send, call, cancel, changed = () => {} }) {
-  const all = [...fields, ...more];
+export function form({ fields, more = [], parts = [], link = {}, send, call, cancel, changed = () => {} }) {
+  const folded = [[t('more'), more], ...parts].filter(([, ofPart]) => ofPart.length > 0);
+  const all = [...fields, ...folded.flatMap(([, ofPart]) => ofPart)];
   const inputs = new Map(all.map((field) => [field.name, input(field, inside(link, field.name) ?? field.initial)]));
   const shown = new Map(all.map((field) => [field.name, inputs.get(field.name).value]));
   const said = h('div', {});
@@ -71,7 +74,8 @@ export function form({ fields, more = [], link = {}, send, call, cancel, changed
   changed(inputs);
   return h('form', { class: 'fields', submit, novalidate: true, input: () => changed(inputs) },
     fields.map(row),
-    more.length > 0 && h('details', {}, h('summary', {}, t('more')), h('div', { class: 'fields' }, more.map(row))),
+    folded.map(([title, ofPart]) => h('details', {}, h('summary', {}, title),
+      h('div', { class: 'fields' }, ofPart.map(row)))),
     said,
     h('div', { class: 'row' }, button, cancel));
 }
@@ -82,7 +86,8 @@ const idOf = (name) => `f-${name.replaceAll('.', '-')}`;
 /** The id of the element with a field's error. */
 const wrongOf = (made) => made.id.replace('f-', 'w-');
 
-function input({ name, kind, required, placeholder, hint, choices = [] }, value) {
+function input({ name, kind, required, placeholder, hint, make, choices = [] }, value) {
+  if (make) return make(idOf(name), value);
   const { element = 'input', type, inputmode, min, step, show } = KINDS[kind];
   const options = kind === 'choice' && choices.map(([option, text]) => h('option', { value: option }, text));
   const made = h(element, {
@@ -127,7 +132,7 @@ function labelled({ name, kind, label, required, hint }, made) {
   if (kind === 'truth') {
     return h('div', {}, h('p', { class: 'check' }, made, h('label', { for: made.id }, text)), says);
   }
-  const named = kind === 'several'
+  const named = made.getAttribute('role') === 'group'
     ? h('span', { class: 'label', id: `l-${made.id}` }, text) : h('label', { for: made.id }, text);
   return h('div', {}, named, made, says);
 }
@@ -157,6 +162,7 @@ function members(all, inputs, shown) {
 
 function clear(inputs) {
   for (const made of inputs.values()) {
+    made.forgive?.();
     made.removeAttribute('aria-invalid');
     const wrong = document.getElementById(wrongOf(made));
     if (!wrong) continue;
@@ -172,10 +178,15 @@ function refuse(failure, inputs, said) {
   const fields = failure.fields ?? [];
   // A fault of a part, such as the second tag, is shown beside the whole field.
   const fieldOf = (name) => [...inputs.keys()].find((field) => name === field || name.startsWith(`${field}.`));
-  const known = fields.map(([name, detail]) => [fieldOf(name), detail]).filter(([name]) => name);
-  for (const [name, detail] of known) {
+  const known = fields.map(([name, detail]) => [fieldOf(name), detail, name]).filter(([name]) => name);
+  for (const [name, detail, whole] of known) {
     const made = inputs.get(name);
     const id = wrongOf(made);
+    // A part with fields of its own shows the fault there.
+    if (made.refuse?.(whole.slice(name.length + 1), detail)) {
+      made.closest('details').setAttribute('open', '');
+      continue;
+    }
     if (made.getAttribute('role') !== 'group') made.setAttribute('aria-invalid', 'true');
     made.closest('details')?.setAttribute('open', '');
     if (!document.getElementById(id)) {

@@ -61,7 +61,7 @@ pub enum Variants {}
 
 impl Kind for Variants {
     type Value = Vec<GivenVariant>;
-    const SHAPE: Shape = Shape::Object;
+    const SHAPE: Shape = Shape::Json;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<GivenVariant>> {
         let values = list(value, faults, "a list of variants")?;

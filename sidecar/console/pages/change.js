@@ -4,6 +4,7 @@ import { ask } from '../api.js';
 import { h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
+import { planOf } from '../rules.js';
 
 const STATUSES = ['301', '302', '307', '308'];
 
@@ -34,6 +35,7 @@ export async function show({ heading, at, go, may }, [code]) {
   }
   const changed = form({
     fields: [...(link.campaignId ? values(link) : OWN), ...FIELDS],
+    parts: link.campaignId ? [] : [planOf()],
     link,
     send: t('change.send'),
     cancel: h('a', { class: 'button', href: page }, t('cancel')),

@@ -7,6 +7,7 @@ import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { fact, qr, sheet, shortUrl } from '../parts.js';
 import { statistics } from '../statistics.js';
+import { trial } from '../trial.js';
 
 /** The page. */
 export async function show(context, [code]) {
@@ -32,6 +33,7 @@ export async function show(context, [code]) {
       h('div', {},
         facts(link, context.at),
         why(explained),
+        hasPlan(link, explained) && trial(code),
         statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}` }),
         sheet(t('visits.latest'), visitsOf(link, visits)),
         sheet(t('history'), historyOf(past, code))),
@@ -62,6 +64,10 @@ function facts(link, at) {
       fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
 }
 
+/** Reports whether visitors can get different answers. */
+const hasPlan = (link, { rules }) =>
+  rules || link.rules || link.expiredTarget || link.pausedTarget || link.notYetTarget;
+
 /** The answer to a visitor, and the states in SQL and Redis. */
 function why({ answer, database, redis, agreement, campaign, checkedAt }) {
   const isFine = agreement === 'same';
@@ -69,7 +75,8 @@ function why({ answer, database, redis, agreement, campaign, checkedAt }) {
   return h('section', { class: 'sheet', 'data-rule': answer.rule, 'data-agreement': agreement },
     h('h2', {}, t('why')),
     h('p', { class: 'verdict' }, h('b', {}, String(answer.status)),
-      h('span', {}, t(`rule.${answer.rule}`), ' ', t(`source.${answer.source}`))),
+      h('span', {}, t(`rule.${answer.rule}`), ' ', t(`source.${answer.source}`),
+        answer.insteadOf && [' ', t('why.instead', { status: answer.insteadOf })])),
     answer.location && h('p', { class: 'code' }, `→ ${answer.location}`),
     h('div', { class: isFine ? 'notice good' : 'notice warn' },
       !isFine && database?.waits ? t('agreement.waits') : t(`agreement.${agreement}`)),

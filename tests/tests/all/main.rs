@@ -21,6 +21,7 @@ mod console_clicks;
 mod console_keys;
 mod console_live;
 mod console_message;
+mod console_rules;
 mod console_statistics;
 mod console_webhooks;
 mod crowds;

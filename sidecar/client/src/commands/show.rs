@@ -79,7 +79,7 @@ pub(super) fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) => plain(text),
-        // Rules: objects in a list are not told from each other without brackets.
+        // Brackets separate the objects of a list, such as rules.
         Value::Array(elements) if elements.iter().any(Value::is_object) => {
             plain(&value.to_string())
         }

@@ -299,7 +299,7 @@ async fn the_rule_of_a_visitor_is_explained() {
     assert_eq!(answered(&service, "abc", german).await.0, paused);
     let (gist, _) = answered(&service, "abc", "time=2027-01-01T00:00:00Z").await;
     assert_eq!(gist, expired);
-    // What is no country, or no parameter, is refused.
+    // Other countries and parameters are refused.
     for (query, place) in [
         ("country=de", "country"),
         ("country=DE,AT", "country"),

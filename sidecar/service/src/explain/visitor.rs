@@ -92,7 +92,7 @@ pub(super) fn tried(
     tried.collect()
 }
 
-/// A target with a name in the place of a click id, which is a space.
+/// A target with a name for the click id, which is a space.
 pub(super) fn shown(target: &[u8]) -> String {
     String::from_utf8_lossy(target).replace(' ', "{clickId}")
 }
