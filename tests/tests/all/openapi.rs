@@ -179,11 +179,17 @@ fn every_operation_succeeds(mut world: World) {
         let of_campaign = format!("POST /v1/campaigns/{{id}}/{step}");
         world.ask(&of_campaign, &format!("{campaign}/{step}"), None, 200);
     }
+    let winner = world.examples("post", "/v1/links/{code}/winner").remove(0);
+    for (of, path) in [("links/{code}", &link), ("campaigns/{id}", &campaign)] {
+        let operation = format!("POST /v1/{of}/winner");
+        world.ask(&operation, &format!("{path}/winner"), Some(&winner), 200);
+    }
     for what in [
         "history",
         "stats?by=device,country&interval=hour",
         "visits?class=human",
         "conversions",
+        "variants",
     ] {
         let name = what.split('?').next().expect("a name");
         let operation = format!("GET /v1/links/{{code}}/{name}");
@@ -248,6 +254,7 @@ fn every_operation_succeeds(mut world: World) {
         "stats",
         "clicks",
         "conversions",
+        "variants",
         "recipients?limit=1",
     ] {
         let name = what.split('?').next().expect("a name");
@@ -588,7 +595,7 @@ fn bodies_have_just_the_members_that_are_described() {
             bodies.push((method, path, operation, members));
         }
     }
-    assert_eq!(bodies.len(), 12);
+    assert_eq!(bodies.len(), 14);
     let names: BTreeSet<String> = bodies.iter().flat_map(|it| it.3.keys().cloned()).collect();
     let unheard = ["unheard", "shortCode", "state", "title"].map(str::to_owned);
     for (method, path, operation, members) in &bodies {

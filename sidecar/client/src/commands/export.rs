@@ -68,7 +68,8 @@ fn places(columns: &'static [(&'static str, &'static str)]) -> Columns {
 /// The columns of links.
 fn of_links() -> Columns {
     let of = |members: &'static [Member]| {
-        let places = members.iter();
+        // Links have variants as rules.
+        let places = members.iter().filter(|member| member.name != "variants");
         let places = places.map(|member| (member.name, format!("/{}", member.name)));
         places.collect::<Columns>()
     };

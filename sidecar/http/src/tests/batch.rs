@@ -392,4 +392,12 @@ async fn rules_are_json_in_a_cell() {
         assert_eq!(error["errors"][0]["pointer"], pointer, "{error}");
     }
     assert!(result(4)["link"].get("rules").is_none());
+    let variants = json!([{"name": "b", "weight": 3, "longUrl": "https://e.example/b"}]);
+    let csv = format!(
+        "longUrl,variants\nhttps://e.example/,{}\n",
+        quoted(&variants)
+    );
+    let results = lines(&send(&service, "text/csv", None, csv.into()).await);
+    let shares = json!([{"percent": 100.0, "variant": "b", "longUrl": "https://e.example/b"}]);
+    assert_eq!(results[0]["link"]["rules"], shares);
 }
