@@ -225,7 +225,7 @@ mod tests {
         let rows: Vec<_> = rows.map(|row| row.expect("a row")).collect();
         assert_eq!(rows[0].get_long(0).ok(), Some(7));
         assert_eq!(rows[1].get_string(2).expect("a text"), "code12");
-        let referrer = COLUMNS.len() - 4;
+        let referrer = COLUMNS.len() - 5;
         assert_eq!(
             rows[0].get_string(referrer).expect("a text"),
             "https://a.example/"

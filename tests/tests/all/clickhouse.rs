@@ -108,9 +108,9 @@ fn tables_of_another_version_or_database_are_refused_with_advice() {
     let code = stack.link("https://example.com/");
     for (change, back, words) in [
         (
-            "ALTER TABLE visits_owner UPDATE version = 9 WHERE 1 SETTINGS mutations_sync = 1",
-            "ALTER TABLE visits_owner UPDATE version = 2 WHERE 1 SETTINGS mutations_sync = 1",
-            ["have the version 9", "install the version"],
+            "ALTER TABLE visits_owner UPDATE version = version + 6 WHERE 1 SETTINGS mutations_sync = 1",
+            "ALTER TABLE visits_owner UPDATE version = version - 6 WHERE 1 SETTINGS mutations_sync = 1",
+            ["have the version", "install the version"],
         ),
         (
             "RENAME TABLE visits TO visits_before",

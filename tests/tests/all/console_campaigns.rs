@@ -342,7 +342,7 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
     browser.assert_accessible();
     // From here on it may be faster. Then the service dies.
     let key = format!("/v1/keys/{}", text(&made, "id"));
-    let faster = json!({"rateLimit": {"requestsPerSecond": 1_000, "burst": 1_000}});
+    let faster = json!({"rateLimit": {"requestsPerSecond": 500, "burst": 1_000}});
     assert_eq!(api(port, &admin, "PATCH", &key, Some(&faster)).status, 200);
     browser.click("[data-again]");
     until("it goes on", LONG, || done() > 2_000);

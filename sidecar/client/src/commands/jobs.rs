@@ -63,7 +63,8 @@ pub struct OneJob {
 }
 
 #[derive(Debug, Args)]
-#[command(group = Options::<Link>::one_of(["url", "cleared"]))]
+#[command(override_usage = "shortlink jobs change [OPTIONS] <LINKS> <CHANGES>",
+    group = Options::<Link>::one_of(["url", "cleared"]))]
 pub struct ChangeArguments {
     #[command(flatten)]
     new: NewJob,
