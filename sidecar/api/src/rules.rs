@@ -75,6 +75,30 @@ pub struct GivenRule {
     pub long_url: String,
 }
 
+/// Reads a list of objects that become rules, each by a function that returns `None` if it has noted a fault.
+pub(super) fn objects<T>(
+    value: Value,
+    faults: &mut Faults<'_>,
+    what: &str,
+    mut read: impl FnMut(&mut Fields) -> Option<T>,
+) -> Option<Vec<T>> {
+    let values = list(value, faults, &format!("a list of {what}"))?;
+    if values.len() > MAX_RULES {
+        faults.refuse(format!("must be at most {MAX_RULES} {what}"));
+        return None;
+    }
+    let count = values.len();
+    let mut objects = Vec::with_capacity(count);
+    for (place, value) in values.into_iter().enumerate() {
+        let Value::Object(members) = value else {
+            faults.refuse_at(&place.to_string(), "must be an object");
+            continue;
+        };
+        objects.extend(faults.within_item(place, members, &mut read));
+    }
+    (objects.len() == count).then_some(objects)
+}
+
 /// Rules, in their order.
 pub enum Rules {}
 
@@ -83,23 +107,7 @@ impl Kind for Rules {
     const SHAPE: Shape = Shape::Json;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<GivenRule>> {
-        let values = list(value, faults, "a list of rules")?;
-        if values.len() > MAX_RULES {
-            faults.refuse(format!("must be at most {MAX_RULES} rules"));
-            return None;
-        }
-        let count = values.len();
-        let mut rules = Vec::with_capacity(count);
-        for (place, value) in values.into_iter().enumerate() {
-            let Value::Object(members) = value else {
-                faults.refuse_at(&place.to_string(), "must be an object");
-                continue;
-            };
-            rules.extend(faults.within_item(place, members, read_rule));
-        }
-        if rules.len() < count {
-            return None;
-        }
+        let rules = objects(value, faults, "rules", read_rule)?;
         let conditions: Vec<&Conditions> = rules.iter().map(|rule| &rule.conditions).collect();
         let wrong = check_rules(&conditions);
         for (place, error) in &wrong {

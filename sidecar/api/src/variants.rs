@@ -7,9 +7,9 @@ use vocabulary::plan::MAX_RULES;
 use super::faults::Faults;
 use super::fields::Fields;
 use super::kinds::link::LongUrl;
-use super::kinds::{Kind, Shape, expect, list};
+use super::kinds::{Kind, Shape, expect};
 use super::members::{Members, Required, Usage, members, request};
-use super::rules::Variant;
+use super::rules::{Variant, objects};
 use super::schema::of;
 
 /// The greatest weight.
@@ -64,31 +64,16 @@ impl Kind for Variants {
     const SHAPE: Shape = Shape::Json;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<GivenVariant>> {
-        let values = list(value, faults, "a list of variants")?;
-        if values.len() > MAX_RULES {
-            faults.refuse(format!("must be at most {MAX_RULES} variants"));
-            return None;
-        }
-        let count = values.len();
-        let mut variants: Vec<GivenVariant> = Vec::with_capacity(count);
-        for (place, value) in values.into_iter().enumerate() {
-            let Value::Object(members) = value else {
-                faults.refuse_at(&place.to_string(), "must be an object");
-                continue;
-            };
-            let Some(variant) = faults.within_item(place, members, read_variant) else {
-                continue;
-            };
-            if variants.iter().any(|it| it.name == variant.name) {
-                let path = [&*place.to_string(), "name"];
-                faults.refuse_within(&path, "is the name of an earlier variant");
-                continue;
+        let mut names: Vec<String> = Vec::new();
+        let variants = objects(value, faults, "variants", |fields| {
+            let variant = read_variant(fields)?;
+            if names.contains(&variant.name) {
+                fields.refuse("name", "is the name of an earlier variant");
+                return None;
             }
-            variants.push(variant);
-        }
-        if variants.len() < count {
-            return None;
-        }
+            names.push(variant.name.clone());
+            Some(variant)
+        })?;
         let has_visitors = variants.is_empty() || variants.iter().any(|it| it.weight > 0.0);
         if !has_visitors {
             faults.refuse("must have a variant with a weight above 0");

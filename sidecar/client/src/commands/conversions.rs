@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use super::import::{self, ImportArguments, Rows};
 use super::members::put;
 use super::session::Session;
-use super::show::{elements, member, parse};
+use super::show::{elements, member, number, parse, percent};
 use super::values::{CodeText, campaign_id};
 use crate::columns::Columns;
-use crate::output::{print, thousands};
+use crate::output::print;
 use crate::{Failure, Problem};
 
 /// Commands for conversions.
@@ -113,16 +113,14 @@ async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Fa
     Ok(print(&text)?)
 }
 
-fn number(of: &Value, name: &str) -> String {
-    let number = of.get(name).and_then(Value::as_u64);
-    number.map_or("-".to_owned(), thousands)
-}
-
 /// The conversions of a campaign as text.
 fn describe_campaign(counts: &Value) -> String {
-    let rate = counts.get("conversionRate").and_then(Value::as_f64);
-    let rate = rate.map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0));
-    let row = [number(counts, "clicked"), number(counts, "converted"), rate];
+    let rate = percent(&counts["conversionRate"]);
+    let row = [
+        number(&counts["clicked"]),
+        number(&counts["converted"]),
+        rate,
+    ];
     let head = ["LINKS CLICKED", "LINKS CONVERTED", "CONVERSION RATE"];
     let table = Columns::new(head, &[0, 1, 2]).rows(&[row]);
     format!("{table}\n{}", describe(counts))
@@ -133,13 +131,13 @@ fn describe(counts: &Value) -> String {
     let values = elements(counts, "values").iter().map(|of| {
         [
             member(of, "/currency"),
-            number(of, "conversions"),
+            number(&of["conversions"]),
             member(of, "/value"),
         ]
     });
     let all = [
         "all".to_owned(),
-        number(counts, "conversions"),
+        number(&counts["conversions"]),
         String::new(),
     ];
     let rows: Vec<[String; 3]> = [all].into_iter().chain(values).collect();

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::Failure;
+use crate::output::thousands;
 
 /// The columns of a table: their heads, and the places of their values.
 pub(super) type Table<const N: usize> = [(&'static str, &'static str); N];
@@ -69,6 +70,17 @@ pub(super) fn second(moment: &str) -> String {
 pub(super) fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     let found = value.get(name).and_then(Value::as_array);
     found.map_or(&[], Vec::as_slice)
+}
+
+/// A number with separators; `-` without one.
+pub(super) fn number(value: &Value) -> String {
+    value.as_u64().map_or("-".to_owned(), thousands)
+}
+
+/// A rate as a percentage; `-` without one.
+pub(super) fn percent(rate: &Value) -> String {
+    let rate = rate.as_f64();
+    rate.map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0))
 }
 
 /// A value in a line.

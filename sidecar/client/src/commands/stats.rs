@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
 use super::session::Session;
-use super::show::{cells, elements, heads, member, plain, second};
+use super::show::{cells, elements, heads, member, number, percent, plain, second};
 use super::values::{CodeText, When, campaign_id};
 use super::variants;
 use crate::Failure;
@@ -281,11 +281,6 @@ fn describe_clicks(clicks: &Value) -> String {
     text
 }
 
-fn percent(rate: &Value) -> String {
-    rate.as_f64()
-        .map_or("-".to_owned(), |rate| format!("{:.1}%", rate * 100.0))
-}
-
 /// The name of a value.
 fn named(value: &Value) -> String {
     match plain(value.as_str().unwrap_or_default()) {
@@ -296,7 +291,6 @@ fn named(value: &Value) -> String {
 
 /// A report on campaigns as text: one table of all, and one for each dimension of each.
 fn describe_campaigns(report: &Value) -> String {
-    let number = |of: &Value| of.as_u64().map_or("-".to_owned(), thousands);
     let campaigns = elements(report, "campaigns");
     let rows: Vec<[String; 7]> = campaigns
         .iter()

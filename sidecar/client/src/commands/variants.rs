@@ -2,34 +2,25 @@
 
 use serde_json::Value;
 
-use super::show::{elements, member};
+use super::show::{elements, member, number, percent};
 use crate::columns::Columns;
-use crate::output::thousands;
 
 /// The results of a link or a campaign.
 pub(super) fn describe(results: &Value) -> String {
-    let number = |of: &Value, name: &str| {
-        let number = of.get(name).and_then(Value::as_u64);
-        number.map_or("-".to_owned(), thousands)
-    };
-    let percent = |of: &Value, place: &str| {
-        let part = of.pointer(place).and_then(Value::as_f64);
-        part.map_or("-".to_owned(), |part| format!("{:.1}%", part * 100.0))
-    };
     let named = |name: String| match &*name {
         "" => "(default)".to_owned(),
         _ => name,
     };
     let rows = elements(results, "variants").iter().map(|it| {
-        let bounds = ["/interval/low", "/interval/high"].map(|place| percent(it, place));
+        let bounds = ["low", "high"].map(|bound| percent(&it["interval"][bound]));
         [
             named(member(it, "/variant")),
-            number(it, "clicks"),
-            percent(it, "/share"),
-            number(it, "clicked"),
-            number(it, "converted"),
-            number(it, "conversions"),
-            percent(it, "/conversionRate"),
+            number(&it["clicks"]),
+            percent(&it["share"]),
+            number(&it["clicked"]),
+            number(&it["converted"]),
+            number(&it["conversions"]),
+            percent(&it["conversionRate"]),
             bounds.join(" to "),
         ]
     });

@@ -334,8 +334,8 @@ async fn links_of<'a>(
         Ok((of, ids, created))
     };
     let groups: Vec<_> = db.all(&statement, args![ids], read).await?;
-    let mut campaigns: Vec<i64> = groups.iter().filter_map(|((id, ..), ..)| *id).collect();
-    campaigns.dedup();
+    let campaigns: BTreeSet<i64> = groups.iter().filter_map(|((id, ..), ..)| *id).collect();
+    let campaigns = Vec::from_iter(campaigns);
     let mut with_variants: BTreeSet<i64> = BTreeSet::new();
     if !campaigns.is_empty() {
         let sql = sql!(
