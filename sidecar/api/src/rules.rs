@@ -158,19 +158,21 @@ fn texts_of(
         faults.refuse("must not be empty");
         return None;
     }
-    let checked = items(&values, faults, |text| {
-        let is_fine = !text.contains(',') && check(text);
-        match is_fine {
-            true => Ok(text.to_owned()),
-            false => Err(format!("must be {must}")),
-        }
+    let checked = items(&values, faults, |text| match check(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("must be {must}")),
     });
     (checked.len() == values.len()).then_some(checked)
 }
 
-/// Reports whether a text is a condition.
+/// Reports whether a text is a condition of one value.
 fn is_condition(letter: &str, text: &str) -> bool {
-    Condition::parse(format!("{letter}={text}").as_bytes()).is_some()
+    !text.contains(',') && Condition::parse(format!("{letter}={text}").as_bytes()).is_some()
+}
+
+/// Reports whether a text is a country, or a region with its country.
+pub fn is_place(text: &str) -> bool {
+    is_condition("c", text)
 }
 
 /// Kinds of devices.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use shortlink_api::rules::RuleBody;
+use shortlink_api::rules::{RuleBody, is_place};
 use shortlink_core::plan::INSTEAD_NAMES;
 use shortlink_core::ports::Stood;
 use shortlink_core::query::with_forwarded;
@@ -15,7 +15,7 @@ use shortlink_service::explain::{AssumedVisitor, Explanation, Outcome, Source, T
 use vocabulary::Instead;
 use vocabulary::judge::Answer;
 use vocabulary::language::preferred;
-use vocabulary::plan::{Condition, Device, Visitor};
+use vocabulary::plan::{Device, Visitor};
 
 use super::app::SharedApp;
 use super::auth::MayRead;
@@ -58,11 +58,7 @@ query! {
 pub(super) struct Place(String);
 
 values! {
-    Place: |text| {
-        let condition = format!("c={text}");
-        let is_one = !text.contains(',') && Condition::parse(condition.as_bytes()).is_some();
-        is_one.then(|| Self(text.to_owned()))
-    }, "a country such as DE, or a region such as US-CA, in capitals";
+    Place: |text| is_place(text).then(|| Self(text.to_owned())), "a country such as DE, or a region such as US-CA, in capitals";
 }
 
 /// Reason for the answer to a code.
