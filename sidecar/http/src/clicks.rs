@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Response};
 use axum::response::IntoResponse;
+use axum::{BoxError, Json};
 use futures_util::stream;
 use jiff::{Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::ports::{MOST_EXAMINED, Position, QuotaOwner, Recipient, StoreError};
+use shortlink_core::trace;
 use shortlink_store::Store;
+use tokio_util::task::AbortOnDropHandle;
 use vocabulary::{CampaignId, Code};
 
 use super::app::SharedApp;
@@ -279,32 +281,38 @@ async fn page(
     })
 }
 
-/// Streams all selected recipients, as fast as the client reads them. If a read fails, the answer breaks off, so that the
-/// client does not take it for complete.
+/// Streams all selected recipients, as fast as the client reads them: a portion is read while the one before it is written.
+/// If a read fails, the answer breaks off, so that the client does not take it for complete.
 fn export(
     store: Arc<Store>,
     selected: Selected,
     format: Format,
     first: Portion,
-) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
-    // The portion that was read, and whether it is the first one.
-    stream::try_unfold((Some(first), true), move |(portion, is_first)| {
+) -> impl stream::Stream<Item = Result<Bytes, BoxError>> {
+    let read_ahead = move |next: Option<Position>| {
         let (store, selected) = (Arc::clone(&store), selected.clone());
+        let read = |after| async move { selected.read(&store, Some(&after), TOGETHER).await };
+        next.map(|after| AbortOnDropHandle::new(trace::spawn(read(after))))
+    };
+    let reading = read_ahead(first.next);
+    // What was read, the read that is under way, and whether nothing was written yet.
+    let begin = (first.recipients, reading, true);
+    stream::try_unfold(begin, move |(mut recipients, mut reading, is_first)| {
+        let read_ahead = read_ahead.clone();
         async move {
-            let mut portion = portion;
-            while let Some(Portion { recipients, next }) = portion {
-                let read = async || match &next {
-                    Some(after) => selected.read(&store, Some(after), TOGETHER).await.map(Some),
-                    None => Ok(None),
+            // A long walk may find nothing for a while.
+            while recipients.is_empty() {
+                let Some(read) = reading else {
+                    return Ok(None);
                 };
-                portion = read().await?;
-                // A long walk may find nothing for a while.
-                if !recipients.is_empty() {
-                    let rows = recipients.into_iter().map(RecipientBody::from);
-                    return Ok(Some((format.text(rows, is_first), (portion, false))));
-                }
+                let portion = read.await??;
+                (recipients, reading) = (portion.recipients, read_ahead(portion.next));
             }
-            Ok(None)
+            let rows = recipients.into_iter().map(RecipientBody::from);
+            Ok(Some((
+                format.text(rows, is_first),
+                (Vec::new(), reading, false),
+            )))
         }
     })
 }

@@ -302,13 +302,14 @@ async fn count(
     dimensions.dedup();
     let mut visits = ClassCounts::default();
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
-    for count in app.listings.count_visits(&query).await? {
+    let counts = app.listings.count_visits(&query);
+    let (counts, visitors) = tokio::try_join!(counts, app.listings.count_visitors(&query))?;
+    for count in counts {
         visits.add(count.class, count.visits);
         let begin = zone.begin_of(interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
-    let visitors = app.listings.count_visitors(&query).await?;
     let mut by = BTreeMap::new();
     for dimension in dimensions {
         let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();

@@ -102,7 +102,12 @@ fn keys_and_rebuilds_are_told_as_json() {
     let told = stack.sidecar.run_ok(&["rebuild", "--json"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(told["isDone"], true);
-    assert_eq!((&told["links"], &told["added"]), (&json!(3), &json!(3)));
+    assert_eq!(told["links"], json!(3));
+    // The service, which rebuilds by itself, can have added some before.
+    assert!(
+        told["added"].as_u64().is_some_and(|added| added <= 3),
+        "{told}"
+    );
     for (arguments, member) in [
         (["audit", "--json"].as_slice(), "drift"),
         (
