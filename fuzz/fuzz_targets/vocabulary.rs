@@ -4,12 +4,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shortlink_vocabulary::plan::{Section, push_section};
 use shortlink_vocabulary::target::{
     is_servable, is_servable_with_click_id, with_click_id, with_click_id_parameter, with_query,
 };
 use shortlink_vocabulary::visit::VisitFrames;
 use shortlink_vocabulary::{
-    CheckKeys, ClickId, Code, Generation, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
+    CheckKeys, ClickId, Code, Generation, KeyPrefix, Parameters, Plan, Preview, Record, Template, Validity,
+    encode_parameters,
 };
 
 /// Returns the authority of a URL that is served.
@@ -65,6 +67,43 @@ fn templates(bytes: &[u8]) {
     }
 }
 
+/// A preview shows its texts in a page that has the same tags whatever they are, and a plan can have it.
+fn previews(bytes: &[u8]) {
+    let Some(preview) = Preview::parse(bytes) else { return };
+    let mut written = Vec::new();
+    preview.write(&mut written);
+    assert_eq!(Preview::parse(&written), Some(preview));
+    let plain = |text: &'static str, part: &str| if part.is_empty() { "" } else { text };
+    let other = Preview {
+        title: "a",
+        description: plain("a", preview.description),
+        image: plain("https://e.com/", preview.image),
+    };
+    let tags = |page: &str| page.matches(['<', '>', '"', '\'']).count();
+    let page = preview.page(preview.title, preview.image);
+    assert_eq!(tags(&page), tags(&other.page("a", "a")));
+    let mut plan = Vec::new();
+    push_section(&mut plan, b'T', b"https://e.com/");
+    push_section(&mut plan, b'o', &written);
+    let plan = Plan::parse(&plan, is_servable, is_servable).expect("a plan");
+    assert_eq!(plan.preview(), Some(preview));
+}
+
+/// The sections of a plan that is accepted make the same plan, without those that this version does not know.
+fn plans(bytes: &[u8]) {
+    let Some(plan) = Plan::parse(bytes, is_servable, is_servable) else { return };
+    let mut out = Vec::new();
+    let keep = |_: Section<'_>, text: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(text);
+        Ok::<_, ()>(true)
+    };
+    assert_eq!(plan.map(&mut out, keep), Ok(()));
+    let again = Plan::parse(&out, is_servable, is_servable).expect("a plan");
+    assert_eq!(again.target(), plan.target());
+    assert_eq!(again.preview(), plan.preview());
+    assert!(again.rules().eq(plan.rules()));
+}
+
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(record) = Record::parse(bytes) {
         let written = record.to_vec();
@@ -95,6 +134,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(id.to_text(), bytes);
     }
     templates(bytes);
+    previews(bytes);
+    plans(bytes);
     for visit in VisitFrames::new(bytes).flatten() {
         let mut batch = Vec::new();
         visit.write(&mut batch);

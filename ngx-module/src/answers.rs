@@ -24,6 +24,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
             // A doubtful 410 is not the fallback's.
             _ if state.is_unavailable.get() => Counter::FallbackError,
             301..=303 | 307 | 308 => Counter::FallbackRedirect,
+            200 if state.is_preview(request) => Counter::FallbackRedirect,
             410 => Counter::FallbackGone,
             404 => Counter::FallbackUnknown,
             500..=599 => Counter::FallbackError,

@@ -239,11 +239,13 @@ fn add_variables(conf: &mut Conf) -> Set {
     let index = |name: &str| conf.variable_index(name.as_bytes()).ok_or_else(refused);
     let (code, click) = (index(variables::CODE)?, index(variables::CLICK)?);
     let (followed, variant) = (index(variables::FOLLOWED)?, index(variables::VARIANT)?);
+    let preview = index(variables::PREVIEW)?;
     if let Some(main) = conf.main_mut::<Settings>() {
         main.code_variable = Some(code);
         main.click_variable = Some(click);
         main.code_header = Some(followed);
         main.variant_header = Some(variant);
+        main.preview_header = Some(preview);
     }
     Ok(())
 }

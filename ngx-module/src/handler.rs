@@ -178,18 +178,21 @@ fn answer(request: &Request, state: &RequestState, settled: Settled) -> Status {
     let answer = settled.confirmed(request);
     match answer {
         OwnedAnswer::Redirect {
-            status,
-            target,
-            click_at,
-        } => {
+            target, click_at, ..
+        }
+        | OwnedAnswer::Page { target, click_at } => {
             if state.is_limited.get() {
                 worker::count(state.redis, Counter::LimitedRedirect);
             }
             settle(state, Outcome::Redirect, source);
             // SAFETY: the answer was copied for this request, to its pool.
-            unsafe {
-                state.set_target(target, click_at);
-                respond::redirect(request, status, target)
+            unsafe { state.set_target(target, click_at) };
+            match answer {
+                // SAFETY: as above.
+                OwnedAnswer::Redirect { status, .. } => unsafe {
+                    respond::redirect(request, status, target)
+                },
+                _ => respond::preview(request, state.page()),
             }
         }
         OwnedAnswer::Gone if state.missed.get().is_none() => {

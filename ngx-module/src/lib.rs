@@ -21,6 +21,7 @@ mod fallback;
 mod foresight;
 mod handler;
 mod headers;
+mod host;
 mod layout;
 mod misses;
 mod nginx;

@@ -128,9 +128,11 @@ pub(crate) fn on_log(request: &Request) -> Status {
         && let Some(Outcome::Miss | Outcome::Unavailable) = state.outcome.get()
         && let Some(limit) = limit(request, Limiting::of(state))
     {
-        match (state.is_charged.get(), fallback_status(request, limit.conf)) {
+        let status = fallback_status(request, limit.conf);
+        let is_link = matches!(status, 301..=303 | 307 | 308 | 410) || state.is_preview(request);
+        match (state.is_charged.get(), status) {
             (false, 404) if !state.is_free.get() => charge(request, Limiting::of(state)),
-            (true, 301..=303 | 307 | 308 | 410) => {
+            (true, _) if is_link => {
                 if let Some(key) = address(request)
                     && !is_exempt(request, limit.conf)
                     && let Some(misses) = limit.misses()

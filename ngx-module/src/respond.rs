@@ -1,6 +1,6 @@
-//! Answers: headers without a body for redirects, nginx' own pages for the rest.
+//! Answers: headers without a body for redirects, pages of previews, nginx' own pages for the rest.
 
-use resolver::vocabulary::RedirectStatus;
+use resolver::vocabulary::{Preview, RedirectStatus};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::Request;
@@ -27,6 +27,14 @@ pub(crate) unsafe fn redirect(
         return Status::ERROR;
     }
     request.send_empty(status.code())
+}
+
+/// Sends the page of a preview. It is never stored: another visitor is redirected.
+pub(crate) fn preview(request: &Request, page: &[u8]) -> Status {
+    match request.forbid_storing() {
+        Some(()) => request.send_text(Preview::PAGE_TYPE, page),
+        None => Status::ERROR,
+    }
 }
 
 /// Prepares 410. nginx adds its page or the configured `error_page` to these.

@@ -69,6 +69,8 @@ pub(crate) struct MainConf {
     pub(crate) code_header: Option<VariableIndex>,
     /// The variable with the variant that the fallback has chosen.
     pub(crate) variant_header: Option<VariableIndex>,
+    /// The variable that is 1 if the fallback has answered with the page of a preview.
+    pub(crate) preview_header: Option<VariableIndex>,
     /// True if a location has `shortlink_status`.
     pub(crate) has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -125,6 +127,7 @@ impl Default for MainConf {
             click_variable: None,
             code_header: None,
             variant_header: None,
+            preview_header: None,
             has_status: false,
             locations: Vec::new(),
             given: Given::default(),

@@ -1,13 +1,15 @@
 //! Answers that no longer live in the edge: what is needed of them was copied for a request.
 
 use resolver::vocabulary::target::{encoded_query, with_click_id, with_query};
-use resolver::vocabulary::{BadNews, Code, RedirectStatus};
+use resolver::vocabulary::{BadNews, Code, Preview, RedirectStatus};
 use resolver::{Answer, Completion, LookUp, MissReason, Source, Sources, Ticket};
 
+use crate::host::short_url;
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, Resumed, Token};
 use crate::settings::Settings;
 use crate::settings::redis::RedisNumber;
+use crate::state::RequestState;
 use crate::visitor;
 use crate::worker;
 use crate::worker::edge::now;
@@ -19,6 +21,11 @@ pub(crate) enum OwnedAnswer {
         status: RedirectStatus,
         target: PoolText,
         /// The place of the click id in the target; 0 without one.
+        click_at: u16,
+    },
+    /// As a redirect, but the visitor gets the page that the request's state has.
+    Page {
+        target: PoolText,
         click_at: u16,
     },
     Gone,
@@ -47,19 +54,66 @@ impl OwnedAnswer {
                 target,
                 ..
             } => {
-                let target = match is_plan {
-                    false => target,
-                    true => match visitor::choose(target, request) {
-                        Some(target) => target,
-                        None => return Self::Miss(MissReason::Unreadable),
-                    },
-                };
-                if has_click_id {
-                    return Self::with_click_id(status, forwards_query, target, request);
+                if is_plan {
+                    return Self::of_plan(status, forwards_query, has_click_id, target, request);
                 }
-                Self::redirect(status, forwards_query, target, 0, request)
+                Self::to(status, forwards_query, has_click_id, target, request)
             }
         }
+    }
+
+    #[inline]
+    fn to(
+        status: RedirectStatus,
+        forwards_query: bool,
+        has_click_id: bool,
+        target: &[u8],
+        request: &Request,
+    ) -> Self {
+        if has_click_id {
+            return Self::with_click_id(status, forwards_query, target, request);
+        }
+        Self::redirect(status, forwards_query, target, 0, request)
+    }
+
+    /// Copies the redirect to the target that a plan has for the visitor, or makes the page for a preview agent.
+    #[cold]
+    fn of_plan(
+        status: RedirectStatus,
+        forwards_query: bool,
+        has_click_id: bool,
+        plan: &[u8],
+        request: &Request,
+    ) -> Self {
+        let Some(choice) = visitor::choose(plan, request) else {
+            return Self::Miss(MissReason::Unreadable);
+        };
+        let redirect = Self::to(status, forwards_query, has_click_id, choice.target, request);
+        match choice.preview {
+            None => redirect,
+            Some(preview) => redirect.with_page(preview, request),
+        }
+    }
+
+    /// Makes the page of a preview for a redirect.
+    fn with_page(self, preview: Preview<'_>, request: &Request) -> Self {
+        let Self::Redirect {
+            target, click_at, ..
+        } = self
+        else {
+            return self;
+        };
+        let url = short_url(request).unwrap_or_default();
+        // SAFETY: the target was copied to the request's pool.
+        let to = String::from_utf8_lossy(unsafe { target.bytes() });
+        let page = preview.page(&String::from_utf8_lossy(&url), &to);
+        let page = request.pool().copy(&[page.as_bytes()]);
+        let (Some(page), Some(state)) = (page, RequestState::find(request)) else {
+            return Self::NoMemory;
+        };
+        // SAFETY: it was copied to the request's pool.
+        unsafe { state.set_page(page) };
+        Self::Page { target, click_at }
     }
 
     /// Copies a redirect whose target gets an id that no other request gets.

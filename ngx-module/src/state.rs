@@ -43,6 +43,8 @@ pub(crate) struct RequestState {
     click_at: Cell<u16>,
     /// The variant of the plan that was followed, in the request's pool; empty without one.
     variant: Cell<PoolText>,
+    /// The page of the link's preview for a preview agent, in the request's pool; empty without one.
+    page: Cell<PoolText>,
     /// The place in the waiting queue, while there is one.
     pub(crate) ticket: Cell<Option<Ticket>>,
     /// True if the client's address was over its limit of misses when the request came.
@@ -80,6 +82,7 @@ impl RequestState {
             target: Cell::new(PoolText::EMPTY),
             click_at: Cell::new(0),
             variant: Cell::new(PoolText::EMPTY),
+            page: Cell::new(PoolText::EMPTY),
             ticket: Cell::new(None),
             is_limited: Cell::new(false),
             is_charged: Cell::new(false),
@@ -166,6 +169,33 @@ impl RequestState {
     /// The text must be in the pool of this state's request.
     pub(crate) unsafe fn set_variant(&self, variant: PoolText) {
         self.variant.set(variant);
+    }
+
+    /// The page of the link's preview for a preview agent; empty without one.
+    pub(crate) fn page(&self) -> &[u8] {
+        // SAFETY: `set_page` has promised that the text is in the pool that this state lives in.
+        unsafe { self.page.get().bytes() }
+    }
+
+    /// Keeps the page of the link's preview.
+    ///
+    /// # Safety
+    /// The text must be in the pool of this state's request.
+    pub(crate) unsafe fn set_page(&self, page: PoolText) {
+        self.page.set(page);
+    }
+
+    /// Returns whether the answer is the page of a preview: that of this worker, or of the fallback.
+    pub(crate) fn is_preview(&self, request: &Request) -> bool {
+        let is_page = match self.source.get() {
+            Source::Fallback => {
+                let conf = request.main_settings::<Settings>();
+                let index = conf.and_then(|conf| conf.preview_header);
+                index.is_some_and(|index| request.is_true(index))
+            }
+            _ => !self.page().is_empty(),
+        };
+        is_page && request.status() == 200
     }
 
     /// Notes that the request does not wait for the fallback any more, if it did; `status` is that of the answer.

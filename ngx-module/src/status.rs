@@ -31,5 +31,5 @@ pub(crate) fn handle(request: &Request) -> Status {
         .collect();
     let mut text = String::new();
     render(&all, is_alive, now().unix, &mut text);
-    request.send_text(CONTENT_TYPE, &text)
+    request.send_text(CONTENT_TYPE, text.as_bytes())
 }

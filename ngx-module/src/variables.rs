@@ -7,6 +7,7 @@
 //! | `$shortlink_variant` | the variant that nginx itself chose for the visitor; empty without one |
 //! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
 //! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
+//! | `$shortlink_url` | the short URL that is asked for, without query and glued text |
 //! | `$shortlink_domain` | the domain that the request's host is, or is below |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
 //! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
@@ -17,14 +18,15 @@
 //! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
 //! | `$shortlink_place` | the visitor's country, or country and region, from the variables of `shortlink_country` |
 //!
-//! The first five are not found (`-` in logs) for requests that `shortlink` did not handle. They can
-//! be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
+//! The first six are not found (`-` in logs) for requests that `shortlink` did not handle. All but `$shortlink_url`
+//! can be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
 //! looked up; what is set afterwards shows in logs.
 
-use resolver::vocabulary::domains::{Domain, Domains, Retirement};
+use resolver::vocabulary::domains::{Domain, Retirement};
 use resolver::vocabulary::language::negotiate;
 
 use crate::headers::Headers;
+use crate::host::{domain_of, domains_of, short_url};
 use crate::nginx::request::Request;
 use crate::settings::Settings;
 use crate::state::RequestState;
@@ -39,6 +41,7 @@ enum Shown {
     Variant,
     Outcome,
     Source,
+    Url,
     Domain,
     DomainState,
     RetiredTarget,
@@ -60,12 +63,13 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 14] = [
+const VARIABLES: [(&str, Shown); 15] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_variant", Shown::Variant),
     ("shortlink_outcome", Shown::Outcome),
     ("shortlink_source", Shown::Source),
+    ("shortlink_url", Shown::Url),
     ("shortlink_domain", Shown::Domain),
     ("shortlink_domain_state", Shown::DomainState),
     ("shortlink_retired_target", Shown::RetiredTarget),
@@ -90,6 +94,9 @@ pub(crate) const FOLLOWED: &str = "upstream_http_x_shortlink_code";
 /// The name of nginx' variable with the variant that the fallback has chosen.
 pub(crate) const VARIANT: &str = "upstream_http_x_shortlink_variant";
 
+/// The name of nginx' variable that is 1 if the fallback has answered with the page of a preview.
+pub(crate) const PREVIEW: &str = "upstream_http_x_shortlink_preview";
+
 /// The variables: the name, whether a request may set it, and the number for [`get`].
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, bool, usize)> {
     let row = |(name, shown): (&'static str, Shown)| (name, shown.is_settable(), shown as usize);
@@ -105,7 +112,8 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
         Shown::DomainNames => Some(domains_of(request)?.names().as_bytes()),
         Shown::DomainStates => Some(domains_of(request)?.states().as_bytes()),
         Shown::Domain | Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
-            let domain = domains_of(request)?.find(request.host());
+            domains_of(request)?;
+            let domain = domain_of(request);
             let retirement = domain.and_then(Domain::retirement);
             let text = match (shown, retirement) {
                 (Shown::DomainState, _) => domain.map_or("unknown", |it| it.state().name()),
@@ -133,6 +141,11 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
             (!target.is_empty()).then_some(target)
         }
         Shown::Variant => Some(RequestState::find(request)?.variant()),
+        Shown::Url => {
+            let url = request.pool().copy(&[&short_url(request)?])?;
+            // SAFETY: it was copied to the request's pool, which lives as long as the request.
+            Some(unsafe { url.bytes() })
+        }
         Shown::Place => visitor::place(request),
         Shown::Outcome => {
             let outcome = RequestState::find(request)?.outcome.get();
@@ -144,11 +157,4 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
         }
         Shown::Source => Some(RequestState::find(request)?.source.get().name().as_bytes()),
     }
-}
-
-/// The table of domains of the request's server.
-fn domains_of(request: &Request) -> Option<&Domains> {
-    let table = request.location_settings::<Settings>()?.table?;
-    let tables = &request.main_settings::<Settings>()?.tables;
-    Some(&tables.get(table)?.domains)
 }

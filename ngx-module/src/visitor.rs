@@ -1,7 +1,7 @@
 //! The visitor of a request, as the rules of a plan ask for it.
 
 use resolver::vocabulary::Plan;
-use resolver::vocabulary::plan::Visitor;
+use resolver::vocabulary::plan::{Choice, Visitor};
 
 use crate::headers::Headers;
 use crate::nginx::request::Request;
@@ -49,7 +49,7 @@ impl Visitor for OfRequest<'_> {
 
 /// Chooses the target for the visitor of a request out of a plan, and notes the variant that the visit carries.
 #[cold]
-pub(crate) fn choose<'a>(plan: &'a [u8], request: &Request) -> Option<&'a [u8]> {
+pub(crate) fn choose<'a>(plan: &'a [u8], request: &Request) -> Option<Choice<'a>> {
     let state = RequestState::find(request)?;
     let code = state.code(request)?;
     let plan = Plan::from_checked(plan);
@@ -59,7 +59,7 @@ pub(crate) fn choose<'a>(plan: &'a [u8], request: &Request) -> Option<&'a [u8]> 
         // SAFETY: it was copied to the request's pool.
         unsafe { state.set_variant(variant) };
     }
-    Some(choice.target)
+    Some(choice)
 }
 
 /// The place of the visitor as `shortlink_country` has it: the country, with the region if it is known; `None` without

@@ -32,7 +32,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
     Status::OK
 }
 
-/// The status of a visit: of a redirect, or 410 for a link that was live once, whatever `error_page` makes of it; `None`
+/// The status of a visit: of a redirect, 200 for the page of a preview, or 410 for a link that was live once, whatever `error_page` makes of it; `None`
 /// if the answer is none. An error page may be a redirect: to a code that does not exist there is no visit.
 fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
     let status = match state.outcome.get()? {
@@ -43,7 +43,8 @@ fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
         Outcome::Redirect | Outcome::Miss | Outcome::Unavailable => request.status(),
         _ => return None,
     };
-    matches!(status, 301..=303 | 307 | 308 | 410).then_some(status as u16)
+    let is_visit = matches!(status, 301..=303 | 307 | 308 | 410) || state.is_preview(request);
+    is_visit.then_some(status as u16)
 }
 
 /// Returns whether the location with `shortlink` has its visits recorded, and this one.

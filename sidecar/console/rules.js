@@ -16,6 +16,16 @@ export const planOf = () => [t('rules'), [
   { name: 'notYetTarget', kind: 'url' },
 ]];
 
+/** The part of a form with what messengers show of the link. */
+export const previewOf = () => [t('preview'), [
+  { name: 'preview.title', kind: 'text', hint: true },
+  { name: 'preview.description', kind: 'text' },
+  { name: 'preview.image', kind: 'url', placeholder: 'https://' },
+]];
+
+/** The preview of a link or a campaign in words. */
+export const previewInWords = ({ preview }) => preview && [preview.title, preview.description].filter(Boolean).join(' · ');
+
 /** The name of a device. */
 export const deviceOf = (name) => t(`rules.device.${name}`);
 

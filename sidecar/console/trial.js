@@ -16,6 +16,7 @@ const AGENTS = {
   harmonyos: `Mozilla/5.0 (Phone; OpenHarmony 5.0) ${WEBKIT} Chrome/114.0.0.0 Safari/537.36 ArkWeb/4.1.6.1 Mobile`,
   desktop: `Mozilla/5.0 (Windows NT 10.0; Win64; x64) ${WEBKIT} Chrome/137.0.0.0 Safari/537.36`,
   other: '',
+  messenger: 'WhatsApp/2.24.13.77 A',
 };
 
 /** The section of the page of a link. */
@@ -57,9 +58,10 @@ export function trial(code) {
 
 /** The answer in a sentence, and why each rule before it is not followed. */
 function result({ answer, rules = [] }) {
-  const { location: target, pointer = '', status, rule } = answer;
+  const { location: target, pointer = '', status, rule, preview } = answer;
   const number = Number(/^\/rules\/(\d+)/.exec(pointer)?.[1]) + 1;
   const sentence = () => {
+    if (preview) return [t('try.preview'), ' '];
     if (!target) return [t('try.refused', { status }), ' ', t(`rule.${rule}`)];
     if (number) return [t('try.followed', { number }), ' '];
     if (answer.insteadOf) return [t(`rule.${rule}`), ' ', t('try.instead'), ' '];

@@ -428,8 +428,13 @@ fn expand_plan(
     target.clear();
     let mut expanded = Vec::new();
     Plan::from_checked(plan).map(target, |section, template, out| {
-        if let Section::Instead(..) = section {
-            return Ok(false);
+        match section {
+            Section::Instead(..) => return Ok(false),
+            Section::Preview(_) => {
+                out.extend_from_slice(template);
+                return Ok(true);
+            }
+            Section::Target(_) | Section::Rule(_) | Section::Skipped => {}
         }
         expand_template(code, parameters, has_click_id, template, &mut expanded)?;
         out.extend_from_slice(&expanded);

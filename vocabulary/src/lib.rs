@@ -9,6 +9,7 @@
 //! - [`state`]: the states of links and campaigns, and their order of precedence.
 //! - [`target`]: the condition for a target to be put into a `Location` header.
 //! - [`plan`]: what a link leads to when that depends on the visitor; [`language`]: the one that a visitor asks for.
+//! - [`preview`]: what messengers show of a link, and their preview agents.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`click`]: the ids of clicks, which targets get if their record says so.
 //! - [`domains`]: the short domains, in `domains.conf` and as nginx announces them to the sidecar.
@@ -38,6 +39,7 @@ pub mod language;
 pub mod number;
 pub mod parameters;
 pub mod plan;
+pub mod preview;
 pub mod record;
 pub mod siphash;
 pub mod slot;
@@ -57,6 +59,7 @@ pub use judge::{Answer, BadNews, Found, Judgement, MissReason, Ruling};
 pub use keys::{KeyPrefix, KeyPrefixError};
 pub use parameters::{Parameters, ParametersError, ValueError, encode_parameters, encode_value};
 pub use plan::{Instead, Plan};
+pub use preview::Preview;
 pub use record::{CampaignLinkRecord, LinkRecord, Record, RecordError, RedirectStatus};
 pub use state::State;
 pub use template::{ExpandError, Template, TemplateError};

@@ -10,6 +10,7 @@
 //! - `R`: a [rule](Rule): its [conditions](Condition) joined by `;`, a space, and its target. Of those whose conditions
 //!   are all met the first is followed. There are at most [`MAX_RULES`].
 //! - `E`, `P` and `N`: the target [instead](Instead) of an answer that denies a redirect, each at most once.
+//! - `o`: the [preview](Preview), at most once, and directly behind `T`.
 //!
 //! A reader that does not know a capital letter, or a condition, can't read the plan: it would send visitors to where
 //! their rule does not. It skips sections with small letters that it does not know.
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 
 use crate::code::Code;
 use crate::number::{parse_decimal, push_decimal};
+use crate::preview::{Preview, is_preview_agent};
 use crate::siphash::siphash24;
 
 pub use condition::{Condition, Conditions, Share, push_condition};
@@ -37,6 +39,9 @@ pub const MAX_PLAN_LENGTH: usize = 16_384;
 
 /// The most bytes of the name of a variant.
 pub const MAX_VARIANT_LENGTH: usize = 32;
+
+/// The letter of the section with the preview.
+pub const PREVIEW: u8 = b'o';
 
 /// A visitor, as far as known. Rules ask for what they need, so that nothing else is read.
 pub trait Visitor {
@@ -115,6 +120,8 @@ pub enum Section<'a> {
     Rule(Rule<'a>),
     /// A target instead of another answer.
     Instead(Instead, &'a [u8]),
+    /// The preview in messengers.
+    Preview(Preview<'a>),
     /// One that readers of this version skip.
     Skipped,
 }
@@ -139,6 +146,8 @@ pub struct Choice<'a> {
     pub rule: Option<usize>,
     /// The name that the visit carries.
     pub variant: Option<&'a [u8]>,
+    /// The preview, for a visitor that is a preview agent: its page is the answer instead of the redirect.
+    pub preview: Option<Preview<'a>>,
 }
 
 /// The plan of a link.
@@ -177,7 +186,8 @@ impl<'a> Plan<'a> {
                     }
                     seen.push(letter);
                 }
-                Section::Target(_) | Section::Skipped => {}
+                Section::Preview(_) if place != 1 => return None,
+                Section::Target(_) | Section::Preview(_) | Section::Skipped => {}
             }
         }
         (!text.is_empty()).then_some(Self(text))
@@ -217,6 +227,17 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// The preview, if there is one.
+    pub fn preview(self) -> Option<Preview<'a>> {
+        Preview::parse(self.preview_text()?)
+    }
+
+    #[inline]
+    fn preview_text(self) -> Option<&'a [u8]> {
+        let (letter, text) = self.raw().nth(1)??;
+        (letter == PREVIEW).then_some(text)
+    }
+
     /// The target instead of an answer, if there is one.
     pub fn instead(self, of: Instead) -> Option<&'a [u8]> {
         self.sections().find_map(|section| match section {
@@ -253,12 +274,16 @@ impl<'a> Plan<'a> {
 
     /// Chooses the target for a visitor; `now` is in seconds since 1970. `None` only for a plan that was not checked.
     pub fn choose(self, code: &Code, visitor: &impl Visitor, now: u64) -> Option<Choice<'a>> {
+        let preview = self.preview_text();
+        let preview = preview.filter(|_| is_preview_agent(visitor.user_agent()));
+        let preview = preview.and_then(Preview::parse);
         let mut tried = self.tried(code, visitor, now).enumerate();
         let chosen = tried.find_map(|(place, tried)| {
             tried.is_met.then(|| Choice {
                 target: tried.rule.target,
                 rule: Some(place),
                 variant: tried.rule.variant(),
+                preview,
             })
         });
         chosen.or_else(|| {
@@ -266,12 +291,13 @@ impl<'a> Plan<'a> {
                 target: self.target()?,
                 rule: None,
                 variant: None,
+                preview,
             })
         })
     }
 
-    /// Appends a plan with other targets: `write` appends that of a section. Sections for which it returns `false` are
-    /// left out.
+    /// Appends a plan with other targets: `write` appends that of a section, or the text of a preview. Sections for which
+    /// it returns `false` are left out, and those that this version does not know.
     ///
     /// # Errors
     /// Fails if `write` does.
@@ -295,6 +321,7 @@ impl<'a> Plan<'a> {
                     text.push(b' ');
                     write(section, rule.target, &mut text)?
                 }
+                Section::Preview(_) => write(section, bytes, &mut text)?,
                 Section::Skipped => false,
             };
             if is_kept {
@@ -306,7 +333,7 @@ impl<'a> Plan<'a> {
 
     #[inline]
     fn raw(self) -> RawSections<'a> {
-        RawSections { rest: self.0 }
+        RawSections::of(self.0)
     }
 }
 
@@ -324,6 +351,7 @@ fn section_of(letter: u8, text: &[u8]) -> Option<Section<'_>> {
     match letter {
         b'T' => Some(Section::Target(text)),
         b'R' => Rule::parse(text).map(Section::Rule),
+        PREVIEW => Preview::parse(text).map(Section::Preview),
         b'a'..=b'z' => Some(Section::Skipped),
         _ => {
             let mut all = Instead::ALL.into_iter();
@@ -334,8 +362,15 @@ fn section_of(letter: u8, text: &[u8]) -> Option<Section<'_>> {
 }
 
 /// Letters and texts; one that can't be read is `None`, and the last.
-struct RawSections<'a> {
+pub(crate) struct RawSections<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> RawSections<'a> {
+    /// The sections of a text.
+    pub(crate) fn of(text: &'a [u8]) -> Self {
+        Self { rest: text }
+    }
 }
 
 impl<'a> Iterator for RawSections<'a> {

@@ -7,7 +7,7 @@ use shortlink_vocabulary::visit::evidence::{Protocol, Request, VisitEvidence};
 use shortlink_vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_vocabulary::{
     Alphabet, BodyLengths, Check, CheckKeys, ClickId, Code, CodeRules, Generation, KeyPrefix,
-    Parameters, Record, Template, Validity, Verdict, encode_value,
+    Parameters, Preview, Record, Template, Validity, Verdict, encode_value,
 };
 
 fn cases(text: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -121,6 +121,20 @@ fn values() {
         encode_value(value, &mut out).expect("a value");
         assert_eq!(out, encoded.as_bytes(), "{value}");
         assert!(Parameters::parse(&out).is_some());
+    }
+}
+
+#[test]
+fn previews() {
+    for case in cases(include_str!("../golden/previews.txt")) {
+        let [text, read] = case[..] else {
+            panic!("{case:?}")
+        };
+        let shown = match Preview::parse(text.as_bytes()) {
+            Some(it) => format!("{} | {} | {}", it.title, it.description, it.image),
+            None => "none".to_owned(),
+        };
+        assert_eq!(shown, read, "{text}");
     }
 }
 

@@ -170,6 +170,12 @@ impl Request {
         unsafe { (*self.raw()).uri.as_bytes() }
     }
 
+    /// Path and query as the client sent them, whatever the path was rewritten to.
+    pub(crate) fn unparsed_path(&self) -> &[u8] {
+        // SAFETY: as for `path`.
+        unsafe { (*self.raw()).unparsed_uri.as_bytes() }
+    }
+
     /// The query, as it was sent.
     #[inline]
     pub(crate) fn query(&self) -> &[u8] {

@@ -131,7 +131,7 @@ impl Request {
     }
 
     /// Sends a text with 200.
-    pub(crate) fn send_text(&self, content_type: &'static str, text: &str) -> Status {
+    pub(crate) fn send_text(&self, content_type: &'static str, text: &[u8]) -> Status {
         // SAFETY: the request is valid, and the type static.
         let result = unsafe {
             let request = self.raw();
@@ -151,7 +151,7 @@ impl Request {
         }
     }
 
-    fn send_body(&self, text: &str) -> Status {
+    fn send_body(&self, text: &[u8]) -> Status {
         // SAFETY: the request is valid. The buffer has the text's length and lives in the request's pool; nginx
         // copies the links of a chain that it keeps.
         unsafe {

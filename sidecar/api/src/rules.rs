@@ -1,4 +1,4 @@
-//! Rules for some visitors, and targets instead of 410 and 404.
+//! Rules for some visitors, targets instead of 410 and 404, and previews.
 
 use jiff::Timestamp;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -14,6 +14,7 @@ use super::fields::Fields;
 use super::kinds::link::{LongUrl, Since, Until};
 use super::kinds::{Kind, Shape, expect, items, list, object, text};
 use super::members::{Emptied, Members, Optional, Required, Usage, members, request};
+use super::preview::{PreviewBody, PreviewOf};
 use super::schema::of;
 use super::variants::Variants;
 
@@ -32,6 +33,9 @@ members! {
         paused_target: Optional<LongUrl> = "pausedTarget",
         /// Target (302) instead of 404 before the start of validity.
         not_yet_target: Optional<LongUrl> = "notYetTarget",
+        /// Preview in messengers: title, description and image, which they get on a page instead of the redirect. A
+        /// change replaces all of it. Not for a link of a campaign, whose campaign has it.
+        preview: Optional<PreviewOf> = "preview",
     }
 }
 
@@ -346,6 +350,10 @@ pub struct PlanBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     not_yet_target: Option<String>,
+    /// Preview in messengers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PreviewBody")]
+    preview: Option<PreviewBody>,
 }
 
 /// A rule in an answer, without the conditions that it has not.
@@ -405,6 +413,7 @@ impl PlanBody {
             expired_target,
             paused_target,
             not_yet_target,
+            preview: plan.preview().map(PreviewBody::of),
         }
     }
 }

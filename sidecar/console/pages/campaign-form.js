@@ -5,7 +5,7 @@ import { confirmed, h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { inWords, sizeOf } from '../reach.js';
-import { planOf } from '../rules.js';
+import { planOf, previewOf } from '../rules.js';
 import { filled } from '../template.js';
 
 const STATUSES = ['301', '302', '307', '308'];
@@ -57,7 +57,7 @@ export async function show({ heading, at, go, may }, [id]) {
   const preview = h('div', { 'data-preview': '' });
   const made = form({
     ...fields(!id),
-    parts: [planOf()],
+    parts: [planOf(), previewOf()],
     link: campaign,
     send: t(id ? 'change.send' : 'campaign.make'),
     cancel: h('a', { class: 'button', href: at(id ? `/campaigns/${id}` : '/campaigns') }, t('cancel')),

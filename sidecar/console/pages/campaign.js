@@ -9,6 +9,7 @@ import { badge, count, created, when } from '../format.js';
 import { t } from '../i18n.js';
 import { fact, sheet } from '../parts.js';
 import { inWords, sizeOf } from '../reach.js';
+import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
 import { uploader } from '../upload/part.js';
 
@@ -45,6 +46,7 @@ export async function show(context, [id]) {
         fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
         (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
           when(campaign.validSince), ' … ', when(campaign.validUntil)),
+        campaign.preview && fact(t('preview'), previewInWords(campaign)),
         campaign.externalId && fact(t('field.externalId'), campaign.externalId),
         campaign.note && fact(t('field.note'), campaign.note),
         Object.keys(defaults).length > 0 && fact(t('campaign.defaults'), inShort(defaults)),

@@ -4,7 +4,7 @@ import { ask } from '../api.js';
 import { h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
-import { planOf } from '../rules.js';
+import { planOf, previewOf } from '../rules.js';
 
 const STATUSES = ['301', '302', '307', '308'];
 
@@ -35,7 +35,7 @@ export async function show({ heading, at, go, may }, [code]) {
   }
   const changed = form({
     fields: [...(link.campaignId ? values(link) : OWN), ...FIELDS],
-    parts: link.campaignId ? [] : [planOf()],
+    parts: link.campaignId ? [] : [planOf(), previewOf()],
     link,
     send: t('change.send'),
     cancel: h('a', { class: 'button', href: page }, t('cancel')),

@@ -6,6 +6,7 @@ import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { fact, qr, sheet, shortUrl } from '../parts.js';
+import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
 import { trial } from '../trial.js';
 
@@ -57,6 +58,7 @@ function facts(link, at) {
         when(link.validSince), ' … ', when(link.validUntil)),
       link.maxVisits && fact(t('field.maxVisits'), count(link.maxVisits)),
       link.tags.length > 0 && fact(t('field.tags'), link.tags.map((tag) => `#${tag}`).join(' ')),
+      link.preview && fact(t('preview'), previewInWords(link)),
       link.externalId && fact(t('field.externalId'), link.externalId),
       link.note && fact(t('field.note'), link.note),
       link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
@@ -66,7 +68,7 @@ function facts(link, at) {
 
 /** Reports whether visitors can get different answers. */
 const hasPlan = (link, { rules }) =>
-  rules || link.rules || link.expiredTarget || link.pausedTarget || link.notYetTarget;
+  rules || link.rules || link.expiredTarget || link.pausedTarget || link.notYetTarget || link.preview;
 
 /** The answer to a visitor, and the states in SQL and Redis. */
 function why({ answer, database, redis, agreement, campaign, checkedAt }) {

@@ -5,7 +5,7 @@ import { h, say } from '../dom.js';
 import { t } from '../i18n.js';
 import { form } from '../form.js';
 import { qr, shortUrl } from '../parts.js';
-import { planOf } from '../rules.js';
+import { planOf, previewOf } from '../rules.js';
 
 const FIELDS = [
   { name: 'longUrl', kind: 'url', required: true, placeholder: 'https://', hint: true },
@@ -31,7 +31,7 @@ export async function show({ heading, at, may, again }) {
     place.append(h('div', { class: 'sheet narrow' }, form({
       fields: FIELDS,
       more: MORE,
-      parts: [planOf()],
+      parts: [planOf(), previewOf()],
       send: t('new.make'),
       call: async (members) => {
         const { data: link } = await ask('POST', '/v1/links', members);

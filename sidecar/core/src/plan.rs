@@ -1,4 +1,4 @@
-//! Plans of links and campaigns: rules for some visitors, and targets instead of 410 and 404.
+//! Plans of links and campaigns: rules for some visitors, targets instead of 410 and 404, and previews.
 //!
 //! The stored text is the one that stands in the record behind the default target, in the words of [`vocabulary::plan`].
 
@@ -8,11 +8,11 @@ mod variants;
 
 use std::num::NonZeroU64;
 
-use vocabulary::plan::{self, Section, push_section};
+use vocabulary::plan::{self, PREVIEW, Section, push_section};
 use vocabulary::target::{is_servable, with_click_id_parameter};
 use vocabulary::template::Template;
 use vocabulary::{
-    Code, ExpandError, Instead, LinkRecord, Parameters, Record, RedirectStatus, Validity,
+    Code, ExpandError, Instead, LinkRecord, Parameters, Preview, Record, RedirectStatus, Validity,
 };
 
 use crate::campaign::{CampaignTarget, ClickParameter};
@@ -106,11 +106,19 @@ impl Plan {
         std::str::from_utf8(target).ok()
     }
 
-    /// All targets behind the default one.
+    /// The preview in messengers.
+    pub fn preview(&self) -> Option<Preview<'_>> {
+        preview_of(&self.text)
+    }
+
+    /// All targets behind the default one, and the image of the preview.
     pub fn targets(&self) -> Vec<String> {
         let rules = self.rules().into_iter().map(|rule| rule.target);
         let instead = Instead::ALL.into_iter().filter_map(|of| self.instead(of));
-        rules.chain(instead.map(str::to_owned)).collect()
+        let image = self.preview().map(|preview| preview.image);
+        let image = image.filter(|image| !image.is_empty());
+        let others = instead.chain(image).map(str::to_owned);
+        rules.chain(others).collect()
     }
 
     /// Reports whether the record of a link can have it.
@@ -142,7 +150,7 @@ impl Plan {
                 Section::Target(target) => (target, true),
                 Section::Rule(rule) => (rule.target, true),
                 Section::Instead(_, target) => (target, false),
-                Section::Skipped => continue,
+                Section::Preview(_) | Section::Skipped => continue,
             };
             let template = Template::from_checked(template);
             match has_click_id && is_of_visitor {
@@ -170,6 +178,9 @@ pub fn differences(one: Option<&Plan>, other: Option<&Plan>) -> Vec<&'static str
     if rules != others {
         names.push("rules");
     }
+    if one.and_then(Plan::preview) != other.and_then(Plan::preview) {
+        names.push("preview");
+    }
     for (name, of) in INSTEAD_NAMES.into_iter().zip(Instead::ALL) {
         if one.and_then(|it| it.instead(of)) != other.and_then(|it| it.instead(of)) {
             names.push(name);
@@ -193,6 +204,8 @@ pub struct PlanChange {
     pub variants: Option<String>,
     /// The new targets instead of an answer, in the order of [`Instead::ALL`], or `Some(None)` for none.
     pub instead: [Option<Option<String>>; 3],
+    /// The new preview as [`preview_text`] writes it, or `Some(None)` for none.
+    pub preview: Option<Option<String>>,
 }
 
 impl PlanChange {
@@ -214,18 +227,27 @@ impl PlanChange {
             rules: Some(texts_of(rules)),
             variants: None,
             instead: Instead::ALL.map(instead),
+            preview: Some(preview_of(text).map(preview_text)),
         }
     }
 
     /// The stored text of a plan after the change.
     pub fn text_after(&self, before: Option<&Plan>) -> String {
-        let mut text = match &self.rules {
+        let mut rules = match &self.rules {
             Some(rules) => rules.clone(),
             None => before.map(Plan::rules_text).unwrap_or_default(),
         };
         if let Some(added) = &self.variants {
-            text = variants::with_variants(&text, added);
+            rules = variants::with_variants(&rules, added);
         }
+        let mut text = match &self.preview {
+            Some(preview) => preview.clone().unwrap_or_default(),
+            None => before
+                .and_then(Plan::preview)
+                .map(preview_text)
+                .unwrap_or_default(),
+        };
+        text.push_str(&rules);
         for (of, change) in Instead::ALL.into_iter().zip(&self.instead) {
             let present = before.and_then(|it| it.instead(of));
             let target = change.as_ref().map_or(present, |change| change.as_deref());
@@ -270,6 +292,23 @@ pub fn rules_text(rules: &[Rule]) -> String {
         push_section(&mut text, b'R', &section);
     }
     texts_of(text)
+}
+
+/// Writes a preview down.
+pub fn preview_text(preview: Preview<'_>) -> String {
+    let mut section = Vec::new();
+    preview.write(&mut section);
+    let mut text = Vec::new();
+    push_section(&mut text, PREVIEW, &section);
+    texts_of(text)
+}
+
+/// The preview of a stored plan, whose first section it is.
+fn preview_of(text: &str) -> Option<Preview<'_>> {
+    match sections(text).sections().next() {
+        Some(Section::Preview(preview)) => Some(preview),
+        _ => None,
+    }
 }
 
 fn sections(text: &str) -> plan::Plan<'_> {

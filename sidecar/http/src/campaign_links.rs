@@ -21,13 +21,14 @@ static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
 /// The members that a link takes from its campaign.
-const OF_CAMPAIGN: [&str; 9] = [
+const OF_CAMPAIGN: [&str; 10] = [
     "longUrl",
     "utm",
     "redirectStatus",
     "forwardQuery",
     "rules",
     "variants",
+    "preview",
     "expiredTarget",
     "pausedTarget",
     "notYetTarget",

@@ -340,7 +340,7 @@ fn read_campaign_plan(
     caller: &Caller,
 ) -> PlanChange {
     let names = target.map(CampaignTarget::names).unwrap_or_default();
-    read_plan(fields, usage, app.clock.now(), |text| {
+    read_plan(app, fields, usage, own, caller, |text| {
         let parsed = parse_target(app, text, names, own, caller)?;
         match parsed.names().get(names.len()) {
             // Without a target, that is a fault of its own.

@@ -107,6 +107,8 @@ struct AnswerBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     variant: Option<String>,
+    /// True if the visitor is a preview agent: it gets the page of `preview`, which leads to `location`.
+    preview: bool,
 }
 
 /// The assumed visitor, as rules see it.
@@ -264,6 +266,7 @@ impl AnswerBody {
                 Instead::Expired | Instead::Paused => 410,
             }),
             variant: followed.and_then(|it| it.variant.clone()),
+            preview: answer.is_preview,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Checks of a link's members that depend on more than the request: the rules for targets, the time,
 //! and the caller's policy.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
@@ -14,13 +13,14 @@ use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
 use shortlink_core::plan::{
-    INSTEAD_NAMES, Plan, PlanChange, Rule, Variant, rules_text, variants_text,
+    INSTEAD_NAMES, Plan, PlanChange, Rule, Variant, preview_text, rules_text, variants_text,
 };
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
-use vocabulary::RedirectStatus;
 use vocabulary::plan::MAX_RULES;
+use vocabulary::preview::{MAX_IMAGE_LENGTH, is_image};
+use vocabulary::{Preview, RedirectStatus};
 
 use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
@@ -39,7 +39,7 @@ pub(super) fn read_members(
     let target = LinkTarget::read(fields, usage);
     let target = check_target(app, fields, target, has_target, own, caller);
     let now = app.clock.now();
-    let plan = read_plan(fields, usage, now, |text| {
+    let plan = read_plan(app, fields, usage, own, caller, |text| {
         let target = parse_target(app, text, own, caller)?;
         Ok(target.as_str().to_owned())
     });
@@ -79,13 +79,16 @@ fn parse_target(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Resul
 pub(super) const PLAN_TOO_LONG: &str =
     "are too long together with longUrl and the targets instead of answers: at most 16384 bytes";
 
-/// Reads rules and targets instead of answers; `check` makes the target that is stored out of a given one.
+/// Reads rules, targets instead of answers, and a preview; `check` makes the target that is stored out of a given one.
 pub(super) fn read_plan(
+    app: &App,
     fields: &mut Fields,
     usage: Usage,
-    now: Timestamp,
+    own: &OwnHosts,
+    caller: &Caller,
     check: impl Fn(&str) -> Result<String, String>,
 ) -> PlanChange {
+    let now = app.clock.now();
     let given = PlanMembers::read(fields, usage);
     let variants = given.variants.map(|given| {
         let mut variants = Vec::with_capacity(given.len());
@@ -152,11 +155,33 @@ pub(super) fn read_plan(
             }
         }
     }
+    let preview = given.preview.map(|given| {
+        let given = given?;
+        let image = given.image.map(|text| check_image(app, &text, own, caller));
+        let image = image.map(|image| {
+            let refuse = |detail| fields.refuse_at(&["preview", "image"], detail);
+            image.map_err(refuse).unwrap_or_default()
+        });
+        Some(preview_text(Preview {
+            title: &given.title,
+            description: &given.description.unwrap_or_default(),
+            image: &image.unwrap_or_default(),
+        }))
+    });
     PlanChange {
         rules: rules.as_deref().map(rules_text),
         variants: variants.as_deref().map(variants_text),
         instead,
+        preview,
     }
+}
+
+/// Checks the image of a preview against the rules for targets, and its own.
+fn check_image(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Result<String, String> {
+    let image = parse_target(app, text, own, caller)?;
+    let image = image.as_str();
+    let must = || format!("must be an https URL of at most {MAX_IMAGE_LENGTH} bytes");
+    is_image(image).then(|| image.to_owned()).ok_or_else(must)
 }
 
 fn check_target(

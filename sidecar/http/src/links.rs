@@ -194,6 +194,7 @@ async fn change(
         (change.forward_query.is_some(), "/forwardQuery"),
         (change.plan.rules.is_some(), "/rules"),
         (change.plan.variants.is_some(), "/variants"),
+        (change.plan.preview.is_some(), "/preview"),
         (change.plan.instead[0].is_some(), "/expiredTarget"),
         (change.plan.instead[1].is_some(), "/pausedTarget"),
         (change.plan.instead[2].is_some(), "/notYetTarget"),

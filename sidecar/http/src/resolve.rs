@@ -7,16 +7,18 @@ use std::error::Error;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ACCEPT_LANGUAGE, ALLOW, AsHeaderName, LOCATION, RETRY_AFTER, USER_AGENT};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
+use axum::http::header::{
+    ACCEPT_LANGUAGE, ALLOW, AsHeaderName, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing;
 use shortlink_core::query::with_forwarded;
 use shortlink_service::resolve::ResolveError;
-use vocabulary::RedirectStatus;
 use vocabulary::judge::Answer;
 use vocabulary::plan::Visitor;
 use vocabulary::target::with_click_id;
+use vocabulary::{Preview, RedirectStatus};
 
 use super::app::SharedApp;
 use super::operation::parameter::{parameters, string};
@@ -47,6 +49,12 @@ const ADDRESS: &str = "x-shortlink-address";
 /// The name of the rule that chose the target, for the visit that nginx records.
 const VARIANT: &str = "x-shortlink-variant";
 
+/// The short URL that was asked for, from nginx.
+const URL: &str = "x-shortlink-url";
+
+/// Says that the answer is the page of a preview, for the visit that nginx records.
+const PREVIEW: &str = "x-shortlink-preview";
+
 /// The paths of this operation.
 pub(super) const PATHS: &str = "/resolve/{*path}";
 
@@ -74,6 +82,10 @@ pub(super) fn operation() -> Operation {
             operation = operation.with(["Cache-Control"]);
         }
     }
+    let page = "The page with the link's preview, for the programs of messengers.";
+    operation = operation
+        .answer(200, page, [text_of("text/html")])
+        .with(["Cache-Control"]);
     for (status, text) in [
         (404, "The link does not exist or is not valid yet."),
         (
@@ -95,11 +107,14 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     let code = path.split('/').next().unwrap_or_default();
     let visitor = Behind(&headers);
     let resolved = app.resolver.resolve(code.as_bytes(), &visitor).await;
-    let (answer, followed, variant) = match resolved {
-        Ok(it) => (Ok(it.answer), it.followed, it.variant),
-        Err(error) => (Err(error), None, None),
+    let (answer, followed, variant, preview) = match resolved {
+        Ok(it) => (Ok(it.answer), it.followed, it.variant, it.preview),
+        Err(error) => (Err(error), None, None, None),
     };
     let mut response = respond(&app, &headers, code, answer);
+    if let Some(preview) = preview.as_deref().and_then(Preview::parse) {
+        response = with_page(response, preview, visitor.header(URL));
+    }
     let followed = followed.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     if let Some(followed) = followed {
         response.headers_mut().insert(FOLLOWED, followed);
@@ -226,6 +241,28 @@ fn redirect(status: RedirectStatus, target: &str, query: &[u8], code: &str) -> R
         return response;
     }
     ([NO_STORE], response).into_response()
+}
+
+/// Replaces a redirect by the page of a preview, as nginx does. Other answers stay.
+fn with_page(mut redirect: Response<Body>, preview: Preview<'_>, url: &[u8]) -> Response<Body> {
+    let Some(target) = redirect.headers_mut().remove(LOCATION) else {
+        return redirect;
+    };
+    let target = String::from_utf8_lossy(target.as_bytes());
+    let page = preview.page(&String::from_utf8_lossy(url), &target);
+    let marks = [
+        NO_STORE,
+        (CONTENT_TYPE, Preview::PAGE_TYPE),
+        (HeaderName::from_static(PREVIEW), "1"),
+    ];
+    let mut response = (marks, page).into_response();
+    // The click id.
+    for (name, value) in redirect.headers() {
+        if !response.headers().contains_key(name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
 }
 
 fn unavailable() -> Response<Body> {

@@ -24,6 +24,7 @@ mod metrics;
 mod once;
 mod openapi;
 mod options;
+mod previews;
 mod quotas;
 mod receipts;
 mod reports;

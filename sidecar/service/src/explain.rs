@@ -80,6 +80,8 @@ pub struct Answer {
     pub instead: Option<Instead>,
     /// The rules for visitors, in order; none if the answer does not depend on the visitor.
     pub tried: Vec<TriedRule>,
+    /// The visitor is a preview agent and gets the page of the link's preview instead of the redirect.
+    pub is_preview: bool,
 }
 
 /// The source of an answer.
@@ -139,7 +141,7 @@ impl Answer {
         source: Source,
         link: Option<State>,
         campaign: Option<State>,
-        tried: Vec<TriedRule>,
+        (tried, is_preview): (Vec<TriedRule>, bool),
     ) -> Self {
         let rule = match (given, link, campaign) {
             (
@@ -176,12 +178,14 @@ impl Answer {
             given: given.map(visitor::shown),
             instead,
             tried,
+            is_preview,
         }
     }
 
     /// The status of the response.
     pub fn status(&self) -> u16 {
         match &self.given {
+            judge::Answer::Redirect { .. } if self.is_preview => 200,
             judge::Answer::Redirect { status, .. } => status.code(),
             judge::Answer::Gone => 410,
             judge::Answer::NotYet | judge::Answer::Unknown => 404,
@@ -189,7 +193,7 @@ impl Answer {
         }
     }
 
-    /// The target of a redirect.
+    /// The target of a redirect, or of the page of a preview.
     pub fn location(&self) -> Option<&str> {
         match &self.given {
             judge::Answer::Redirect { target, .. } => Some(target),
@@ -259,6 +263,7 @@ impl Explainer {
                 given: judge::Answer::Unknown,
                 instead: None,
                 tried: Vec::new(),
+                is_preview: false,
             },
         };
         if self.rules.judge(code) != Verdict::WrongCheck {
@@ -363,13 +368,13 @@ impl Explanation {
         Answer::new(given, Source::Database, link, campaign, tried)
     }
 
-    /// The answer to a visitor, and the rules that were tried for it.
+    /// The answer to a visitor, the rules that were tried for it, and whether it gets the page of a preview.
     fn for_visitor<'a>(
         &self,
         given: judge::Answer<&'a [u8]>,
         code: &Code,
         visitor: &AssumedVisitor,
-    ) -> (judge::Answer<&'a [u8]>, Vec<TriedRule>) {
+    ) -> (judge::Answer<&'a [u8]>, (Vec<TriedRule>, bool)) {
         let now = since_1970(self.at);
         let tried = match given {
             judge::Answer::Redirect {
@@ -379,7 +384,9 @@ impl Explanation {
             } => visitor::tried(Plan::from_checked(target), code, visitor, now),
             _ => Vec::new(),
         };
-        (chosen(given, code, visitor, now).0, tried)
+        let (given, choice) = chosen(given, code, visitor, now);
+        let is_preview = choice.is_some_and(|choice| choice.preview.is_some());
+        (given, (tried, is_preview))
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Resolved {
     pub followed: Option<Code>,
     /// The name of the rule that chose the target.
     pub variant: Option<String>,
+    /// The preview, for a visitor that is a preview agent, as [`Preview::parse`] reads it.
+    pub preview: Option<Vec<u8>>,
 }
 
 /// Resolves codes.
@@ -112,6 +114,7 @@ impl Resolver {
             answer: Answer::Unknown,
             followed: None,
             variant: None,
+            preview: None,
         };
         let Ok(code) = Code::parse(text) else {
             return Ok(unknown);
@@ -134,6 +137,11 @@ impl Resolver {
                 answer: answer.map(text),
                 followed: Some(spelling).filter(|it| *it != code),
                 variant: choice.and_then(|it| it.variant).map(text),
+                preview: choice.and_then(|it| it.preview).map(|preview| {
+                    let mut written = Vec::new();
+                    preview.write(&mut written);
+                    written
+                }),
             });
         }
         Ok(unknown)

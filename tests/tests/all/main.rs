@@ -64,6 +64,7 @@ mod packages_made;
 mod pages;
 mod plans;
 mod postgres;
+mod previews;
 mod protocols;
 mod redirects;
 mod reload;

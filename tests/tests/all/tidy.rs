@@ -201,7 +201,7 @@ const FLOORS: [&[&str]; 8] = [
     &["nginx"],
     &["settings"],
     &["worker"],
-    &["respond", "settled", "visitor", "state", "headers"],
+    &["respond", "settled", "visitor", "host", "state", "headers"],
     &[
         "handler",
         "fallback",

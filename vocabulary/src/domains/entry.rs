@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::DomainError;
 use super::base::{Base, BoundTo, MAX_WEIGHT};
@@ -116,6 +117,12 @@ impl Domain {
     /// Returns the prefix of short URLs while it is active.
     pub fn base(&self) -> &Base {
         &self.base
+    }
+
+    /// The prefix of short URLs with a host that it stands for.
+    pub fn base_of(&self, host: &[u8]) -> Vec<u8> {
+        let (scheme, rest) = self.base.url.split_once(self.name()).unwrap_or_default();
+        [scheme.as_bytes(), host, rest.as_bytes()].concat()
     }
 
     /// Returns its answer when it is retired.

@@ -219,6 +219,8 @@ fn what_a_reader_does_not_know_is_skipped_only_if_it_may_be() {
         "T14:https://e.com/",
         "T14:https://e.com/x3:any",
         "T14:https://e.com/E14:https://e.com/P14:https://e.com/N14:https://e.com/",
+        "T14:https://e.com/o4:t1:aR18:d=i https://e.com/",
+        "T14:https://e.com/o8:t1:aq1:b",
     ] {
         assert!(is_plan(text), "{text}");
     }
@@ -233,6 +235,10 @@ fn what_a_reader_does_not_know_is_skipped_only_if_it_may_be() {
         "T14:https://e.com/T14:https://e.com/",
         "T14:https://e.com/E14:https://e.com/E14:https://e.com/",
         "T14:https://e.com/X3:any",
+        "T14:https://e.com/o3:any",
+        "T14:https://e.com/o4:d1:a",
+        "T14:https://e.com/o4:t1:ao4:t1:a",
+        "T14:https://e.com/x1:ao4:t1:a",
         "T14:https://e.com/E3:any",
         "T3:any",
         "T14:https://e.com/R18:z=1 https://e.com/1",
@@ -280,8 +286,23 @@ fn what_a_reader_does_not_know_is_skipped_only_if_it_may_be() {
 }
 
 #[test]
+fn a_preview_is_for_preview_agents_only() {
+    let code = "abc".parse().expect("a code");
+    let titled = |text: &str, agent| {
+        let visitor = Someone { agent, ..SOMEONE };
+        let plan = Plan::parse(text.as_bytes(), is_servable, is_servable).expect("a plan");
+        let choice = plan.choose(&code, &visitor, 0).expect("a choice");
+        choice.preview.map(|it| it.title.to_owned())
+    };
+    let with = "T14:https://e.com/o4:t1:aR18:d=o https://e.com/";
+    assert_eq!(titled(with, "WhatsApp/2.23"), Some("a".to_owned()));
+    assert_eq!(titled(with, "(iPhone; CPU iPhone OS 17_0)"), None);
+    assert_eq!(titled("T14:https://e.com/", "WhatsApp/2.23"), None);
+}
+
+#[test]
 fn targets_are_replaced_in_their_places() {
-    let text = "T14:https://e.com/R19:d=i https://e.com/iE15:https://e.com/ex3:any";
+    let text = "T14:https://e.com/o4:t1:aR19:d=i https://e.com/iE15:https://e.com/ex3:any";
     let mut out = Vec::new();
     let mapped = Plan::from_checked(text.as_bytes()).map(&mut out, |section, target, out| {
         out.extend_from_slice(target);
@@ -289,5 +310,5 @@ fn targets_are_replaced_in_their_places() {
         Ok::<_, ()>(!matches!(section, Section::Instead(..)))
     });
     assert_eq!(mapped, Ok(()));
-    assert_eq!(out, b"T15:https://e.com/!R20:d=i https://e.com/i!");
+    assert_eq!(out, b"T15:https://e.com/!o5:t1:a!R20:d=i https://e.com/i!");
 }

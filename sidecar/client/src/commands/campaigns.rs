@@ -225,6 +225,7 @@ fn describe(campaign: &Value) -> String {
             ("expired target", "/expiredTarget"),
             ("paused target", "/pausedTarget"),
             ("not yet target", "/notYetTarget"),
+            ("preview", "/preview"),
             ("revision", "/revision"),
             ("created", "/createdAt"),
             ("updated", "/updatedAt"),

@@ -64,6 +64,7 @@ fn describe(explanation: &Value) -> String {
             ("by member", "/answer/pointer"),
             ("instead of", "/answer/insteadOf"),
             ("variant", "/answer/variant"),
+            ("is preview", "/answer/preview"),
             ("SQL: state", "/database/state"),
             ("SQL: revision", "/database/revision"),
             ("SQL: record", "/database/record"),

@@ -46,6 +46,7 @@ fn only_a_real_change_makes_a_revision() {
                     rules: Some(String::new()),
                     variants: None,
                     instead: [const { Some(None) }; 3],
+                    preview: Some(None),
                 },
                 valid_until: Some(None),
                 valid_since: Some(None),

@@ -55,6 +55,52 @@ fn planned(plan: PlanChange) -> Link {
 }
 
 #[test]
+fn a_preview_stands_before_the_rules_and_stays_until_it_is_changed() {
+    let preview = Preview {
+        title: "Größe",
+        description: "",
+        image: "https://e.example/a.png",
+    };
+    let with = |preview: Option<Preview<'_>>| PlanChange {
+        preview: Some(preview.map(preview_text)),
+        ..PlanChange::default()
+    };
+    let text = planned(with(Some(preview))).plan.expect("a plan");
+    assert_eq!(text.text(), "o37:t7:Größei23:https://e.example/a.png");
+    assert_eq!(text.preview(), Some(preview));
+    assert_eq!(text.targets(), ["https://e.example/a.png"]);
+    let rules = PlanChange {
+        rules: Some(IOS.to_owned()),
+        ..PlanChange::default()
+    };
+    let both = planned(PlanChange {
+        preview: with(Some(preview)).preview,
+        ..rules.clone()
+    });
+    let both = both.plan.expect("a plan");
+    assert_eq!(both.text(), format!("{}{IOS}", text.text()));
+    assert_eq!(rules.text_after(Some(&text)), both.text());
+    assert_eq!(with(None).text_after(Some(&both)), IOS);
+    assert_eq!(
+        PlanChange::of_text(both.text()).text_after(None),
+        both.text()
+    );
+    assert_eq!(differences(Some(&text), Some(&both)), ["rules"]);
+    assert_eq!(differences(Some(&text), None), ["preview"]);
+    // Nothing is shown of a paused link.
+    let paused = instead(Instead::Paused, "https://e.example/paused");
+    let paused = Link {
+        paused_at: Some(moment("2026-01-02T00:00:00Z")),
+        ..planned(PlanChange {
+            preview: with(Some(preview)).preview,
+            ..paused
+        })
+    };
+    let record = String::from_utf8(paused.record().to_vec()).expect("UTF-8");
+    assert_eq!(record, "2 302 1 0 T24:https://e.example/paused");
+}
+
+#[test]
 fn rules_are_read_as_they_were_written() {
     let all = Conditions {
         devices: Devices::default().with(Device::Ios).with(Device::Other),

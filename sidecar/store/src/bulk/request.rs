@@ -96,6 +96,12 @@ struct Changed {
         deserialize_with = "present"
     )]
     not_yet_target: Option<Option<String>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    preview: Option<Option<String>>,
 }
 
 /// Reads a member that is there, be it `null`.
@@ -133,6 +139,7 @@ impl Changed {
             expired_target,
             paused_target,
             not_yet_target,
+            preview: change.plan.preview.clone(),
         }
     }
 
@@ -157,6 +164,7 @@ impl Changed {
                 rules: self.rules,
                 variants: self.variants,
                 instead: [self.expired_target, self.paused_target, self.not_yet_target],
+                preview: self.preview,
             },
             valid_since: second(self.valid_since)?,
             valid_until: second(self.valid_until)?,
@@ -266,6 +274,7 @@ mod tests {
                     None,
                     Some(Some("https://e.example/".to_owned())),
                 ],
+                preview: Some(None),
             },
             ..Change::default()
         };

@@ -13,6 +13,7 @@ fn rules_go_in_and_out_by_the_command_line() {
     ]);
     let file = user.file("rules.json", &rules.to_string());
     let paused = "https://e.example/paused";
+    let preview = json!({ "title": "Sale", "image": "https://e.example/a.png" });
     run(&[
         "links",
         "create",
@@ -23,6 +24,8 @@ fn rules_go_in_and_out_by_the_command_line() {
         path(&file),
         "--paused-target",
         paused,
+        "--preview",
+        &preview.to_string(),
     ]);
     let shown = run(&["links", "get", "ruled"]);
     assert!(shown.contains("\"variant\":\"app\""), "{shown}");
@@ -45,21 +48,31 @@ fn rules_go_in_and_out_by_the_command_line() {
     ] {
         assert!(explained.contains(line), "{line}: {explained}");
     }
+    let explained = run(&["links", "explain", "ruled", "--user-agent", "WhatsApp/2"]);
+    let mut lines = explained.lines();
+    let line = lines.find(|line| line.starts_with("is preview"));
+    assert!(
+        line.is_some_and(|line| line.ends_with("yes")),
+        "{explained}"
+    );
     // The file of links has what an import reads.
     let exported = run(&["links", "export", "--format", "csv"]);
-    let quoted = format!("\"{}\"", rules.to_string().replace('"', "\"\""));
-    assert!(exported.contains(&quoted), "{exported}");
+    let quoted = |value: &Value| format!("\"{}\"", value.to_string().replace('"', "\"\""));
+    for value in [&rules, &preview] {
+        assert!(exported.contains(&quoted(value)), "{exported}");
+    }
     let names = exported.lines().next().expect("names");
-    let last = "rules,expiredTarget,pausedTarget,notYetTarget";
+    let last = "rules,expiredTarget,pausedTarget,notYetTarget,preview";
     assert!(names.ends_with(last), "{names}");
-    let rows = format!("longUrl,customSlug,rules\nhttps://e.example/,again,{quoted}\n");
+    let rows = [quoted(&rules), quoted(&preview)].join(",");
+    let rows = format!("longUrl,customSlug,rules,preview\nhttps://e.example/,again,{rows}\n");
     let file = user.file("links.csv", &rows);
     run(&["links", "import", path(&file)]);
     let again = stack.api("GET", "/v1/links/again", None).json();
-    assert_eq!(again["rules"], rules);
-    run(&["links", "change", "again", "--clear", "rules"]);
+    assert_eq!((&again["rules"], &again["preview"]), (&rules, &preview));
+    run(&["links", "change", "again", "--clear", "rules,preview"]);
     let again = stack.api("GET", "/v1/links/again", None).json();
-    assert_eq!(again.get("rules"), None);
+    assert_eq!((again.get("rules"), again.get("preview")), (None, None));
     // A campaign has the same options, and a fault names its place.
     let template = "https://e.example/{member}";
     let inline = r#"[{"device":["fridge"],"longUrl":"https://e.example/"}]"#;

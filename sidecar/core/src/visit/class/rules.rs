@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use vocabulary::preview::PREVIEW_AGENTS;
+
 use super::Class;
 
 /// A rule: a user agent with all of the words is of the class.
@@ -32,64 +34,9 @@ pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 
 /// Names of programs by class and reason, the narrower before the wider. `|` separates the names of
 /// a program, `&` the words of a name: a user agent must have all of them, in lower case. The marks of
-/// words are those of [`Rule::words`].
+/// words are those of [`Rule::words`]. nginx knows those of previews as well.
 const PROGRAMS: &[(Class, &[(&str, &str)])] = &[
-    (
-        Class::Preview,
-        &[
-            // It identifies itself as the bots for which servers render the best preview.
-            ("imessage", "twitterbot&facebookexternalhit"),
-            // KakaoTalk and LINE call themselves Facebook's as well.
-            ("kakaotalk", "kakaotalk-scrap"),
-            ("line", "line-poker"),
-            // Signal calls itself so too.
-            ("whatsapp", "whatsapp/"),
-            ("telegram", "telegrambot"),
-            ("slack", "slackbot|slack-imgproxy"),
-            ("discord", "discordbot"),
-            ("wechat", "wechatshareextension|^wechat/&cfnetwork/"),
-            ("google-messages", "googlemessages"),
-            // Google's messengers fetch with it.
-            (
-                "google",
-                "developers.google.com/+/web/snippet|google-pagerenderer",
-            ),
-            // Microsoft Teams too.
-            ("skype", "skypeuripreview"),
-            ("teams", "teams&microsoftpreview"),
-            ("microsoft", "microsoftpreview"),
-            ("viber", "^viber"),
-            ("linkedin", "linkedinbot"),
-            ("snapchat", "snap url preview service"),
-            ("pinterest", "pinterestbot|^pinterest/"),
-            ("reddit", "redditbot"),
-            ("tumblr", "^tumblr/"),
-            ("vk", "vkshare"),
-            ("ok", "odklbot"),
-            ("zalo", "zalobot"),
-            ("zoom", "zoombot"),
-            ("mastodon", "mastodon/"),
-            ("bluesky", "bluesky cardyb"),
-            ("mattermost", "mattermost-bot"),
-            ("rocketchat", "rocket.chat"),
-            ("matrix", "synapse (bot"),
-            ("lark", "larkurl2meta"),
-            ("dingtalk", "dingtalkbot"),
-            ("iframely", "iframely/"),
-            ("embedly", "embedly"),
-            ("notion", "notionembedder"),
-            ("trello", "trellobot"),
-            ("yahoo", "yahoo link preview"),
-            ("bing-preview", "bingpreview/"),
-            // Office resolves a link before it opens a browser.
-            ("ms-office", "microsoft office|ms-office"),
-            (
-                "facebook",
-                "facebookexternalhit|facebot|facebookcatalog|meta-externalfetcher",
-            ),
-            ("twitter", "twitterbot"),
-        ],
-    ),
+    (Class::Preview, PREVIEW_AGENTS),
     (
         Class::Scanner,
         &[

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+use vocabulary::preview::{PREVIEW_AGENTS, is_preview_agent};
 use vocabulary::visit::evidence::Request;
 
 use super::*;
@@ -26,6 +27,20 @@ fn verdict(evidence: Evidence<'_>) -> (&'static str, &'static str) {
 }
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
+
+/// nginx shows a preview to those that are counted as previews by their name.
+#[test]
+fn preview_agents_are_those_that_are_classified_by_their_name() {
+    let names: Vec<&str> = PREVIEW_AGENTS.iter().map(|(program, _)| *program).collect();
+    let mut found = 0;
+    for line in golden() {
+        let is_named = line.class == "preview" && names.contains(&&*line.reason);
+        let is_agent = is_preview_agent(line.user_agent.as_bytes());
+        assert_eq!(is_agent, is_named, "{}", line.user_agent);
+        found += usize::from(is_agent);
+    }
+    assert!(found > 40, "{found}");
+}
 
 #[test]
 fn every_rule_has_words_and_a_stable_reason() {
