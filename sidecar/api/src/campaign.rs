@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use shortlink_core::campaign::{Campaign, CampaignDefaults, ClickParameter};
 
 use super::faults::Faults;
-use super::kinds::link::{CodeLength, Parameters, Since, Strategy, Tags, TargetWithNames, Until};
+use super::kinds::link::{
+    CodeLength, Parameters, ShortDomain, Since, Strategy, Tags, TargetWithNames, Until,
+};
 use super::kinds::{Count, Kind, List, Name, Shape, ShortText, Status, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
 use super::members::{object, request};
@@ -69,6 +71,8 @@ members! {
         max_visits: Optional<Count> = "maxVisits" as "default-max-visits",
         /// Default tags of new links: 1 to 64 characters, at most 20 tags.
         tags: Emptied<Tags> = "tags" as "default-tag",
+        /// Default short domain for the short URLs of new links: one of the active ones for the campaign.
+        domain: Optional<ShortDomain> = "domain" as "default-domain",
     }
 }
 
@@ -232,6 +236,9 @@ struct DefaultsBody {
     max_visits: Option<NonZeroU64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    domain: Option<String>,
 }
 
 impl DefaultsBody {
@@ -241,6 +248,7 @@ impl DefaultsBody {
             code_length: defaults.code_lengths.map(CodeLengthBody::new),
             max_visits: defaults.max_visits,
             tags: defaults.tags.clone(),
+            domain: defaults.domain.clone(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use shortlink_core::link::{Change, Link};
 
 use super::kinds::link::{
-    CampaignId, Code, CodeLength, Deduplication, ExternalId, LongUrl, Note, Parameters, Since,
-    Strategy, Tags, Until, Utm,
+    CampaignId, Code, CodeLength, Deduplication, ExternalId, LongUrl, Note, Parameters,
+    ShortDomain, Since, Strategy, Tags, Until, Utm,
 };
 use super::kinds::{Count, Status, Truth};
 use super::members::request;
@@ -34,6 +34,9 @@ members! {
         external_id: Optional<ExternalId> = "externalId",
         /// Note of at most 1000 characters.
         note: Optional<Note> = "note",
+        /// Short domain for the short URL: one of the active ones for the link. Default: the service chooses, also while
+        /// the domain is not active any more. The code works on all short domains.
+        domain: Optional<ShortDomain> = "domain",
     }
     /// The settings of a link in an answer.
     shown as LinkSettingsBody, named "LinkSettings", of Link; given as Change
@@ -85,7 +88,7 @@ request! {
 }
 
 /// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
-pub const EXPORTED: [&str; 21] = [
+pub const EXPORTED: [&str; 22] = [
     "shortCode",
     "longUrl",
     "createdAt",
@@ -107,6 +110,7 @@ pub const EXPORTED: [&str; 21] = [
     "parameters",
     "strategy",
     "plan",
+    "domain",
 ];
 
 /// All members that a request for a new link can have.

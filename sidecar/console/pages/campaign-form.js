@@ -35,6 +35,7 @@ function fields(isNew) {
     { name: 'clickId', kind: 'text', hint: true },
     { name: 'defaults.tags', kind: 'tags', hint: true },
     { name: 'defaults.maxVisits', kind: 'number', hint: true },
+    { name: 'defaults.domain', kind: 'text', hint: true },
     { name: 'defaults.strategy', kind: 'choice', hint: true,
       choices: [['', t('as-configured')], ...STRATEGIES.map(same)] },
     { name: 'defaults.codeLength', kind: 'length', hint: true },

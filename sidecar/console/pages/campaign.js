@@ -61,11 +61,12 @@ export async function show(context, [id]) {
 const numberOf = (size) => (size ? `${count(size.count)}${size.isAll ? '' : '+'}` : '–');
 
 /** The defaults of new links. */
-function inShort({ tags = [], maxVisits, strategy, codeLength }) {
+function inShort({ tags = [], maxVisits, domain, strategy, codeLength }) {
   const length = codeLength?.min ? `${codeLength.min}–${codeLength.max}` : codeLength;
   return [
     tags.length > 0 && tags.map((tag) => `#${tag}`).join(' '),
     maxVisits && `${t('field.maxVisits')}: ${count(maxVisits)}`,
+    domain && `${t('field.domain')}: ${domain}`,
     strategy && `${t('field.defaults.strategy')}: ${strategy}`,
     length && `${t('field.defaults.codeLength')}: ${length}`,
   ].filter(Boolean).join(' · ');

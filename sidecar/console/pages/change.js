@@ -20,6 +20,7 @@ const FIELDS = [
   { name: 'validSince', kind: 'moment' },
   { name: 'validUntil', kind: 'moment' },
   { name: 'maxVisits', kind: 'number', hint: true },
+  { name: 'domain', kind: 'text', hint: true },
   { name: 'externalId', kind: 'text' },
   { name: 'note', kind: 'long' },
 ];

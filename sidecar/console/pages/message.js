@@ -30,7 +30,8 @@ export async function show({ heading, at, may }) {
       campaigns.length > 0 && { name: 'campaignId', kind: 'choice', hint: true,
         choices: [['', t('message.no-campaign')], ...campaigns.map(({ id, name }) => [id, name])] },
     ].filter(Boolean),
-    more: [{ name: 'tags', kind: 'tags', hint: true }, { name: 'externalId', kind: 'text' }],
+    more: [{ name: 'tags', kind: 'tags', hint: true }, { name: 'domain', kind: 'text', hint: true },
+      { name: 'externalId', kind: 'text' }],
     send: t('message.make'),
     changed: (inputs) => values.of(inputs.get('text').value),
     call: async ({ campaignId, ...members }) => {

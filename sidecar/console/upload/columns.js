@@ -11,6 +11,7 @@ const MEMBERS = {
   validSince: ['since', 'from', 'starts', '生效时间'],
   validUntil: ['until', 'expires', 'expiry', 'ends', '失效时间'],
   maxVisits: ['visits', '最多访问次数'],
+  domain: ['shortdomain', '短域名'],
 };
 
 /** Members of links that have a target of their own. */

@@ -1,8 +1,9 @@
 //! Announcements of short domains by nginx nodes, for display. The sidecar configures none itself.
 
 use jiff::Timestamp;
-use url::Url;
 use vocabulary::domains::{Base, DomainState};
+
+use crate::short_url::host;
 
 /// The most domains stored of a node's announcement; further ones are only counted.
 pub const MAX_DOMAINS: usize = 1000;
@@ -66,21 +67,16 @@ impl Announcement {
 
     /// The domains, in the order of the table.
     pub fn domains(&self) -> Vec<AnnouncedDomain> {
-        let bases: Vec<(String, Base)> = Base::parse_all(&self.bases)
-            .filter_map(|base| {
-                let url = Url::parse(&base.url).ok()?;
-                Some((url.host_str()?.to_owned(), base))
-            })
-            .collect();
+        let bases: Vec<Base> = Base::parse_all(&self.bases).collect();
         let names = self.names.split(',').map(str::trim);
         let mut letters = self.states.chars();
         let domains = names.filter(|name| !name.is_empty()).map(|name| {
             let state = letters.next().and_then(DomainState::by_letter);
-            let base = bases.iter().find(|(host, _)| host == name);
+            let base = bases.iter().find(|base| host(base) == name);
             AnnouncedDomain {
                 name: name.to_owned(),
                 state,
-                base: base.map(|(_, base)| base.clone()),
+                base: base.cloned(),
             }
         });
         domains.collect()

@@ -63,6 +63,8 @@ pub struct Link {
     /// The way in which its code was chosen. It never changes; `None` for a link that was stored before this was
     /// recorded, or imported without it.
     pub strategy: Option<CodeOrigin>,
+    /// The short domain of its short URL, while that is active for it.
+    pub domain: Option<String>,
     /// External id: the caller's name of it. Several links may share one.
     pub external_id: Option<String>,
     /// Caller's note.
@@ -91,6 +93,8 @@ pub struct Change {
     pub valid_until: Option<Option<Second>>,
     /// The new limit of visits, or `Some(None)` for none.
     pub max_visits: Option<Option<NonZeroU64>>,
+    /// The new short domain, or `Some(None)` for none.
+    pub domain: Option<Option<String>>,
     /// The new external id, or `Some(None)` for none.
     pub external_id: Option<Option<String>>,
     /// The new note, or `Some(None)` for none.
@@ -129,6 +133,10 @@ impl Change {
             // No tag has a control character.
             add(&[b'=', 2]);
             add(plan.as_bytes());
+        }
+        if let Some(domain) = self.domain.iter().flatten().next() {
+            add(&[b'=', 3]);
+            add(domain.as_bytes());
         }
     }
 }
@@ -175,6 +183,7 @@ impl Link {
             created_by,
             upload: None,
             strategy: None,
+            domain: None,
             external_id: None,
             note: None,
             tags: Vec::new(),
@@ -188,7 +197,7 @@ impl Link {
     /// Applies what a change specifies, but for the destination.
     fn set(&mut self, change: Change) {
         overwrite!(self, change: redirect_status, forward_query, valid_since, valid_until);
-        overwrite!(self, change: max_visits, external_id, note, tags);
+        overwrite!(self, change: max_visits, domain, external_id, note, tags);
     }
 
     /// Makes the plan again for the target and a change.
@@ -215,6 +224,7 @@ impl Link {
             ("validSince", self.valid_since == other.valid_since),
             ("validUntil", self.valid_until == other.valid_until),
             ("maxVisits", self.max_visits == other.max_visits),
+            ("domain", self.domain == other.domain),
             ("externalId", self.external_id == other.external_id),
             ("note", self.note == other.note),
             ("tags", self.tags == other.tags),

@@ -67,6 +67,7 @@ pub fn link(code: &str) -> Link {
         created_at: moment("2026-01-01T00:00:00Z"),
         updated_at: moment("2026-01-01T00:00:00Z"),
         created_by: "key".to_owned(),
+        domain: None,
         external_id: None,
         note: None,
         tags: Vec::new(),

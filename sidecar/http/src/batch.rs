@@ -188,7 +188,9 @@ async fn create_messages(
     body: Body,
 ) -> Result<Response, Problem> {
     // Without a domain, the texts would have no short URLs.
-    domains.bases.longest().ok_or_else(no_domain)?;
+    if domains.bases.is_empty() {
+        return Err(no_domain());
+    }
     answer(Kind::Messages, app, caller, domains, headers, query, body).await
 }
 

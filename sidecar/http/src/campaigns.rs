@@ -23,6 +23,7 @@ use shortlink_core::campaign::{
 use shortlink_core::link::Second;
 use shortlink_core::plan::PlanChange;
 use shortlink_core::ports::QuotaOwner;
+use shortlink_core::short_url::Owners;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::campaigns::{CampaignError, StoredCampaign};
@@ -119,9 +120,14 @@ async fn create(
     );
     let bounds = (given.valid_since, given.valid_until);
     let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
-    let defaults = given
-        .defaults
-        .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy));
+    let defaults = given.defaults.map(|members| {
+        let owners = Owners {
+            campaign: None,
+            key: &caller.key().id,
+        };
+        let check = |name: &str| domains.bases.check(name, owners);
+        read_defaults(&app, &mut fields, members, &caller.key().policy, check)
+    });
     fields.finish()?;
     let name = name.ok_or_else(Problem::internal)?;
     let target = target.ok_or_else(Problem::internal)?;
@@ -208,6 +214,18 @@ async fn change(
         &domains.own,
         &caller,
     );
+    let defaults = given.defaults.map(|members| {
+        let owners = Owners {
+            campaign: Some(id),
+            key: &caller.key().id,
+        };
+        // A change replaces all defaults, so it repeats a domain that is to stay.
+        let check = |name: &str| match &present.defaults.domain {
+            Some(before) if before == name => Ok(()),
+            _ => domains.bases.check(name, owners),
+        };
+        read_defaults(&app, &mut fields, members, &caller.key().policy, check)
+    });
     let bounds = (given.valid_since, given.valid_until);
     let change = CampaignChange {
         name: given.name,
@@ -216,9 +234,7 @@ async fn change(
         validity: check_validity(&mut fields, present.validity, bounds, app.clock.now()),
         paused: None,
         note: given.note,
-        defaults: given
-            .defaults
-            .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy)),
+        defaults,
         target,
         max_links: given.max_links,
         click_id: given.click_id,
@@ -512,12 +528,13 @@ async fn count(
     }))
 }
 
-/// Reads defaults of new links and checks them against the caller's policy.
+/// Reads defaults of new links and checks them against the caller's policy; `check_domain` checks their short domain.
 pub(super) fn read_defaults(
     app: &App,
     fields: &mut Fields,
     members: Map<String, Value>,
     allowed: &KeyPolicy,
+    check_domain: impl Fn(&str) -> Result<(), String>,
 ) -> CampaignDefaults {
     fields.within("defaults", members, |fields| {
         let given = DefaultMembers::read(fields, Usage::New);
@@ -529,6 +546,10 @@ pub(super) fn read_defaults(
             code_lengths: codes.lengths,
             max_visits: given.max_visits.flatten(),
             tags: given.tags.unwrap_or_default(),
+            domain: given
+                .domain
+                .flatten()
+                .filter(|name| fields.checked("domain", check_domain(name)).is_some()),
         }
     })
 }

@@ -15,6 +15,7 @@ use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
 use shortlink_core::plan::{
     INSTEAD_NAMES, Plan, PlanChange, Rule, Variant, preview_text, rules_text, variants_text,
 };
+use shortlink_core::short_url::Owners;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
@@ -241,6 +242,14 @@ pub(super) fn read_new_link(
         let allowed = caller.key().policy.check_custom_code(code);
         fields.checked("customSlug", allowed);
     }
+    // Without the campaign, the domains of the link are unknown.
+    if membership.is_some() || !is_of_campaign {
+        let owners = Owners {
+            campaign: membership.as_ref().and_then(Destination::campaign),
+            key: &caller.key().id,
+        };
+        check_short_domain(&mut fields, &settings, domains, owners);
+    }
     let defaults = membership
         .as_ref()
         .and_then(|membership| campaigns.of_destination(membership))
@@ -290,6 +299,18 @@ pub(super) fn read_new_link(
         upload: None,
         has_quota: campaign_quota.or(caller.key().policy.max_links).is_some(),
     })
+}
+
+/// Checks that the short domain of new settings is active for a link.
+pub(super) fn check_short_domain(
+    fields: &mut Fields,
+    settings: &Change,
+    domains: &Domains,
+    owners: Owners<'_>,
+) {
+    if let Some(Some(name)) = &settings.domain {
+        fields.checked("domain", domains.bases.check(name, owners));
+    }
 }
 
 /// The origin of the lengths that a new link's code may have.

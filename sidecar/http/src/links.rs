@@ -21,6 +21,7 @@ use shortlink_core::link::{Change, Dedupe, Expected, Link, Refusal, UploadId};
 use shortlink_core::ports::{
     ChunkKey, LinkClicks, LinkTotal, Listing, Position, QuotaOwner, UsedUp,
 };
+use shortlink_core::short_url::Owners;
 use shortlink_core::target::Target;
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
@@ -35,7 +36,9 @@ use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
 use super::idempotency::{
     IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
 };
-use super::link_members::{LengthsFrom, not_created, read_members, read_new_link};
+use super::link_members::{
+    LengthsFrom, check_short_domain, not_created, read_members, read_new_link,
+};
 use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
@@ -187,6 +190,10 @@ async fn change(
         values,
         ..read_members(&app, &mut fields, &domains.own, &caller, Usage::Patch)
     };
+    if change.domain.as_ref().is_some_and(Option::is_some) {
+        let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
+        check_short_domain(&mut fields, &change, &domains, Owners::of(&link));
+    }
     fields.finish()?;
     let of_campaign = [
         (change.target.is_some(), "/longUrl"),

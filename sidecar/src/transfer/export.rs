@@ -226,9 +226,9 @@ mod tests {
                 Some(State::Live),
                 "shortCode,longUrl,createdAt,validUntil,redirectStatus,state,revokedAt,revision,\
                  updatedAt,createdBy,validSince,forwardQuery,maxVisits,pausedAt,externalId,note,\
-                 tags,campaignId,parameters,strategy,plan\n\
+                 tags,campaignId,parameters,strategy,plan,domain\n\
                  a,https://example.com/a,2026-01-01T00:00:00Z,,302,live,,1,\
-                 2026-01-01T00:00:00Z,key,,false,,,,,,,,pool,\n",
+                 2026-01-01T00:00:00Z,key,,false,,,,,,,,pool,,\n",
             ),
             (
                 Format::Ndjson,
@@ -240,7 +240,7 @@ mod tests {
                  \"updatedAt\":\"2026-01-01T00:00:00Z\",\"createdBy\":\"key\",\
                  \"validSince\":null,\"forwardQuery\":false,\"maxVisits\":null,\
                  \"pausedAt\":null,\"externalId\":null,\"note\":null,\"tags\":null,\
-                 \"campaignId\":null,\"parameters\":null,\"strategy\":null,\"plan\":null}\n",
+                 \"campaignId\":null,\"parameters\":null,\"strategy\":null,\"plan\":null,\"domain\":null}\n",
             ),
             (Format::Ndjson, Some(State::Expired), ""),
         ] {

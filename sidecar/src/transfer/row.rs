@@ -511,6 +511,7 @@ mod tests {
             (Column::PAUSED, b"2019-07-01"),
             (setting("externalId"), b"order 7"),
             (setting("note"), b"two\nlines"),
+            (setting("domain"), b"S.example.com"),
             (setting("tags"), b"b | a|a"),
             (Column::STRATEGY, b"custom"),
         ]);
@@ -527,6 +528,7 @@ mod tests {
         assert!(full.forward_query);
         assert_eq!(full.max_visits, NonZeroU64::new(9));
         assert_eq!(full.external_id.as_deref(), Some("order 7"));
+        assert_eq!(full.domain.as_deref(), Some("s.example.com"));
         assert_eq!(full.note.as_deref(), Some("two\nlines"));
         assert_eq!(full.strategy, Some(CodeOrigin::Custom));
         assert_eq!(full.tags, ["a", "b"]);

@@ -16,6 +16,8 @@ struct Kept {
     max_visits: Option<NonZeroU64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
 }
 
 /// Returns the text to store.
@@ -25,6 +27,7 @@ pub(super) fn to_json(defaults: &CampaignDefaults) -> String {
         code_lengths: defaults.code_lengths,
         max_visits: defaults.max_visits,
         tags: defaults.tags.clone(),
+        domain: defaults.domain.clone(),
     };
     // There is nothing in it that JSON can't hold.
     serde_json::to_string(&kept).unwrap_or_default()
@@ -41,6 +44,7 @@ pub(super) fn from_json(text: &str) -> Option<CampaignDefaults> {
         code_lengths: kept.code_lengths,
         max_visits: kept.max_visits,
         tags: kept.tags,
+        domain: kept.domain,
     })
 }
 
@@ -57,6 +61,7 @@ mod tests {
             code_lengths: Some((5, 7)),
             max_visits: NonZeroU64::new(3),
             tags: vec!["a".to_owned()],
+            domain: Some("s.example.com".to_owned()),
         };
         for defaults in [CampaignDefaults::default(), full] {
             assert_eq!(from_json(&to_json(&defaults)), Some(defaults));

@@ -318,7 +318,7 @@ async fn update(db: &mut Db<'_>, id: i64, before: &Link, link: &Link) -> Result<
         "UPDATE links SET target = $2, redirect_status = $3, forward_query = $4, revision = $5, \
          valid_since = $6, valid_until = $7, max_visits = $8, paused_at = $9, revoked_at = $10, \
          updated_at = $11, external_id = $12, note = $13, tags = $14, parameters = $15, \
-         target_hash = coalesce($16, target_hash), plan = $17 \
+         target_hash = coalesce($16, target_hash), plan = $17, domain = $18 \
          WHERE id = $1"
     );
     let values = args![
@@ -339,6 +339,7 @@ async fn update(db: &mut Db<'_>, id: i64, before: &Link, link: &Link) -> Result<
         link.destination.values().map(ParameterValues::as_str),
         target_hash.map(Target::hash),
         link.plan.as_ref().map(|plan| plan.text()),
+        &link.domain,
     ];
     db.run(sql, values).await?;
     Ok(())

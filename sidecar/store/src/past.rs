@@ -37,6 +37,8 @@ pub(super) struct Past {
     paused_at: Option<i64>,
     updated_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -59,6 +61,7 @@ impl Past {
             max_visits: link.max_visits,
             paused_at: link.paused_at.map(Timestamp::as_millisecond),
             updated_at: link.updated_at.as_millisecond(),
+            domain: link.domain.clone(),
             external_id: link.external_id.clone(),
             note: link.note.clone(),
             tags: link.tags.clone(),
@@ -115,6 +118,7 @@ impl Past {
             created_by: now.created_by.clone(),
             upload: now.upload,
             strategy: now.strategy,
+            domain: self.domain,
             external_id: self.external_id,
             note: self.note,
             tags: self.tags,
@@ -139,6 +143,7 @@ mod tests {
             max_visits: NonZeroU64::new(7),
             paused_at: Some(moment("2026-01-02T00:00:00.123Z")),
             updated_at: moment("2026-01-02T00:00:00.123Z"),
+            domain: Some("s.example.com".to_owned()),
             external_id: Some("order 7".to_owned()),
             note: Some("two\nlines \"quoted\"".to_owned()),
             tags: vec!["a".to_owned(), "ü".to_owned()],

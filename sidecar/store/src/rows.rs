@@ -23,19 +23,19 @@ macro_rules! columns {
     () => {
         "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, upload_id, \
          strategy, target, campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
-         external_id, note, tags, plan"
+         external_id, note, tags, plan, domain"
     };
 }
 pub(super) use columns;
 
 /// The number of the [`columns!`].
-pub(super) const WIDTH: usize = 21;
+pub(super) const WIDTH: usize = 22;
 
 /// The types of the [`columns!`] in PostgreSQL.
 pub(super) const TYPES: [&str; WIDTH] = [
     "text", "bigint", "bigint", "bigint", "bigint", "bigint", "text", "bigint", "bigint", "text",
     "bigint", "text", "boolean", "bigint", "bigint", "bigint", "bigint", "text", "text", "text",
-    "text",
+    "text", "text",
 ];
 
 /// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
@@ -125,6 +125,7 @@ pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
         (&link.note).into(),
         of_tags(&link.tags).into(),
         link.plan.as_ref().map(|plan| plan.text()).into(),
+        (&link.domain).into(),
     ]
 }
 
@@ -272,6 +273,7 @@ pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
         created_by: row.get("created_by")?,
         upload: row.find("upload_id")?,
         strategy: row.find("strategy")?,
+        domain: row.find("domain")?,
         external_id: row.find("external_id")?,
         note: row.find("note")?,
         tags: to_tags(row.find("tags")?)?,

@@ -5,7 +5,7 @@ use shortlink_tests::http::{self, Connection};
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, eventually};
 
-fn follow(stack: &Stack, host: &str, code: &str) -> Option<u16> {
+pub(super) fn follow(stack: &Stack, host: &str, code: &str) -> Option<u16> {
     let mut connection = Connection::open(stack.nginx.public_port).expect("a connection");
     let headers = [("Host", host)];
     connection
@@ -17,7 +17,7 @@ fn follow(stack: &Stack, host: &str, code: &str) -> Option<u16> {
         .map(|answer| answer.status)
 }
 
-fn set_domains(stack: &Stack, table: &str) {
+pub(super) fn set_domains(stack: &Stack, table: &str) {
     let text = format!("shortlink_domains {{\n{table}\n}}\n");
     std::fs::write(stack.nginx.file("domains.conf"), text).expect("domains.conf");
     let tested = stack.nginx.test_configuration();

@@ -27,6 +27,7 @@ mod console_webhooks;
 mod crowds;
 mod doctor;
 mod domains;
+mod domains_chosen;
 mod domains_memory;
 mod domains_nodes;
 mod domains_swaps;

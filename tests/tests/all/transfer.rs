@@ -330,14 +330,15 @@ fn foreign_files() -> Vec<Foreign> {
             file: "shlink.csv",
             options: &["--prefix", "campaign"],
             columns: [
-                "read: createdAt (created), shortCode (code), longUrl (url), tags",
-                "ignored: domain, shortUrl, title, visits",
+                "read: createdAt (created), domain, shortCode (code), longUrl (url), tags",
+                "ignored: shortUrl, title, visits",
             ],
             links: vec![
                 (
                     "spring",
                     "https://example.com/spring?utm_source=sms",
-                    json!({ "createdAt": "2021-06-01T10:30:00Z", "tags": ["sms", "spring 21"] }),
+                    json!({ "createdAt": "2021-06-01T10:30:00Z", "tags": ["sms", "spring 21"],
+                        "domain": "s.example" }),
                 ),
                 ("winter", "https://example.com/winter", json!({})),
             ],
@@ -348,8 +349,8 @@ fn foreign_files() -> Vec<Foreign> {
             options: &[],
             columns: [
                 "read: shortCode (code), longUrl (url), dateCreated (created), forwardQuery, \
-                 validSince, validUntil (expires), maxVisits, tags",
-                "ignored: crawlable, domain, hasRedirectRules, meta, shortUrl, title, visitsSummary",
+                 validSince, validUntil (expires), maxVisits, tags, domain",
+                "ignored: crawlable, hasRedirectRules, meta, shortUrl, title, visitsSummary",
             ],
             links: vec![(
                 "bounded",
@@ -418,14 +419,14 @@ fn foreign_files() -> Vec<Foreign> {
             options: &[],
             columns: [
                 "read: url, createdAt (created), updatedAt, shortLink (shortUrl), disabledAt, \
-                 password, expiresAt (expires), tags, externalId",
-                "ignored: archived, clicks, domain, expiredUrl, geo, id, key, title",
+                 password, expiresAt (expires), tags, externalId, domain",
+                "ignored: archived, clicks, expiredUrl, geo, id, key, title",
             ],
             links: vec![(
                 "fair",
                 "https://example.com/fair",
                 json!({ "validUntil": "2035-01-01T00:00:00Z", "externalId": "ext_7",
-                    "tags": ["news"] }),
+                    "tags": ["news"], "domain": "d.example" }),
             )],
             refused: &[
                 (2, "off", "disabledAt is set"),

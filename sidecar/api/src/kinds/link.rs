@@ -10,6 +10,7 @@ use shortlink_core::annotation::{
 use shortlink_core::codes::strategy::StrategyName;
 use shortlink_core::link::{Dedupe, Second, Window, WindowError};
 use shortlink_core::query;
+use shortlink_core::short_url::domain_name;
 use shortlink_core::webhook::MAX_URL_LENGTH;
 use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
@@ -58,7 +59,10 @@ texts! {
     Code: |generator| of::<words::Code>(generator);
 }
 
-shown_as_is!(Tags, ExternalId, Note);
+shown_as_is!(Tags, ExternalId, Note, ShortDomain);
+
+/// The most bytes of the name of a domain in DNS.
+const MAX_DOMAIN_BYTES: usize = 253;
 
 /// The fault of an end that has passed.
 pub const IN_THE_FUTURE: &str = "must be in the future";
@@ -124,6 +128,28 @@ impl Kind for Tags {
     fn schema(_: &mut SchemaGenerator) -> Value {
         let tag = json!({ "type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARACTERS });
         json!({ "type": "array", "items": tag })
+    }
+}
+
+/// The name of a short domain. Whether it is active depends on nginx.
+pub enum ShortDomain {}
+
+impl Kind for ShortDomain {
+    type Value = String;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+        let name = domain_name(&text(value, faults)?).filter(|name| name.len() <= MAX_DOMAIN_BYTES);
+        expect(
+            name,
+            faults,
+            "the name of a short domain, without scheme, port and path",
+        )
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        let example = ["s.example.com"];
+        json!({ "type": "string", "minLength": 1, "maxLength": MAX_DOMAIN_BYTES, "examples": example })
     }
 }
 

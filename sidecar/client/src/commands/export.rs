@@ -68,17 +68,19 @@ fn places(columns: &'static [(&'static str, &'static str)]) -> Columns {
 /// The columns of links.
 fn of_links() -> Columns {
     let of = |members: &'static [Member]| {
-        // Links have variants as rules.
-        let places = members.iter().filter(|member| member.name != "variants");
+        // Links have variants as rules. New columns are the last ones.
+        let places = members
+            .iter()
+            .filter(|member| !["variants", "domain"].contains(&member.name));
         let places = places.map(|member| (member.name, format!("/{}", member.name)));
         places.collect::<Columns>()
     };
-    let plan = of(PlanMembers::MEMBERS);
     [
         places(&HEAD),
         of(LinkSettings::MEMBERS),
         places(&TAIL),
-        plan,
+        of(PlanMembers::MEMBERS),
+        places(&[("domain", "/domain")]),
     ]
     .concat()
 }

@@ -19,6 +19,8 @@ pub struct CampaignDefaults {
     pub max_visits: Option<NonZeroU64>,
     /// Tags, in ascending order without duplicates.
     pub tags: Vec<String>,
+    /// The short domain of their short URLs.
+    pub domain: Option<String>,
 }
 
 impl CampaignDefaults {
@@ -34,6 +36,7 @@ impl CampaignDefaults {
     pub fn complete(&self, settings: &mut Change) {
         settings.max_visits.get_or_insert(self.max_visits);
         settings.tags.get_or_insert_with(|| self.tags.clone());
+        settings.domain.get_or_insert_with(|| self.domain.clone());
     }
 
     /// The members by the API's names, for the audit log.
@@ -43,6 +46,7 @@ impl CampaignDefaults {
             "codeLength": self.code_lengths,
             "maxVisits": self.max_visits,
             "tags": self.tags,
+            "domain": self.domain,
         })
     }
 }

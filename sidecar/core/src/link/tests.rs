@@ -51,6 +51,7 @@ fn only_a_real_change_makes_a_revision() {
                 valid_until: Some(None),
                 valid_since: Some(None),
                 max_visits: Some(None),
+                domain: Some(None),
                 external_id: Some(None),
                 note: Some(None),
                 tags: Some(Vec::new()),
@@ -104,6 +105,13 @@ fn only_a_real_change_makes_a_revision() {
         (
             Change {
                 tags: Some(vec!["a".to_owned()]),
+                ..none.clone()
+            },
+            true,
+        ),
+        (
+            Change {
+                domain: Some(Some("s.example.com".to_owned())),
                 ..none.clone()
             },
             true,

@@ -10,6 +10,7 @@ use shortlink_api::message;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::message::{MAX_SEGMENTS, MAX_URLS, Segments, fill, urls};
 use shortlink_core::ports::MAX_TOGETHER;
+use shortlink_core::short_url::Owners;
 use shortlink_core::target::Target;
 use shortlink_service::new_link::NewLink;
 use shortlink_service::repeat::{RowResult, RowsDigest};
@@ -126,8 +127,13 @@ impl Context {
 
     /// Checks the number of segments before links are created, with the longest short URLs that they can have.
     fn check_length(&self, message: &Message, links: &[NewLink]) -> Result<(), Problem> {
-        let base = self.domains.bases.longest().unwrap_or_default();
         let longest = |link: &NewLink| {
+            let owners = Owners {
+                campaign: link.destination.campaign(),
+                key: &link.created_by,
+            };
+            let chosen = link.settings.domain.iter().flatten().next();
+            let base = self.domains.bases.longest(owners, chosen.map(|it| &**it));
             let code = usize::from(link.policy.lengths.1) + 1;
             let code = link.slug.map_or(code, |code| code.as_str().len());
             "x".repeat(base + 1 + code.min(MAX_CODE_LENGTH)).into()

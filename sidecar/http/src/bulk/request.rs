@@ -11,6 +11,7 @@ use shortlink_api::link::LinkPatch;
 use shortlink_api::members::Usage;
 use shortlink_core::bulk::{BulkAction, MAX_CODES, NewBulkJob, Selection};
 use shortlink_core::link::{Change, UploadId};
+use shortlink_core::short_url::Owners;
 use shortlink_service::access::Caller;
 use shortlink_service::repeat::RowsDigest;
 use vocabulary::{CampaignId, Code};
@@ -18,7 +19,7 @@ use vocabulary::{CampaignId, Code};
 use crate::app::App;
 use crate::auth::own_ids;
 use crate::extract::Domains;
-use crate::link_members::read_members;
+use crate::link_members::{check_short_domain, read_members};
 use crate::problem::Problem;
 use crate::words;
 
@@ -83,8 +84,12 @@ pub(super) fn read_new(
             known.ok_or(format!("must be one of {}", BulkAction::NAMES)),
         )
     });
-    let change = read_change(app, &mut fields, action, domains, caller);
     let selection = read_selection(&mut fields);
+    let campaign = match selection {
+        Some(Selection::Campaign(id)) => Some(id),
+        _ => None,
+    };
+    let change = read_change(app, &mut fields, action, campaign, domains, caller);
     let is_trial = fields.read::<Truth>("dryRun").value().unwrap_or_default();
     fields.finish()?;
     Ok(NewBulkJob {
@@ -105,6 +110,7 @@ fn read_change(
     app: &App,
     fields: &mut Fields,
     action: Option<BulkAction>,
+    campaign: Option<CampaignId>,
     domains: &Domains,
     caller: &Caller,
 ) -> Change {
@@ -129,7 +135,14 @@ fn read_change(
                 "can't be changed by a job: every link has its own",
             );
         }
-        read_members(app, inner, &domains.own, caller, Usage::Patch)
+        let change = read_members(app, inner, &domains.own, caller, Usage::Patch);
+        // The domains of each link are unknown: those of a new link of the caller, in the selected campaign.
+        let owners = Owners {
+            campaign,
+            key: &caller.key().id,
+        };
+        check_short_domain(inner, &change, domains, owners);
+        change
     })
 }
 

@@ -59,6 +59,7 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
         "tags": [],
         "externalId": null,
         "note": null,
+        "domain": null,
         "revision": 1,
         "createdAt": "2026-06-01T00:00:00Z",
         "updatedAt": "2026-06-01T00:00:00Z",

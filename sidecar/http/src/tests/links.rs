@@ -34,6 +34,7 @@ async fn a_link_lives_from_creation_to_revocation() {
             "tags": [],
             "externalId": null,
             "note": null,
+            "domain": null,
             "revision": 1,
             "createdBy": service.writer.split('_').nth(1),
             "strategy": "permuted",

@@ -30,6 +30,7 @@ async fn the_same_request_finds_its_link_as_long_as_that_is_the_same() {
         ("validUntil", json!("2027-01-01T00:00:00Z")),
         ("maxVisits", json!(5)),
         ("tags", json!(["ab"])),
+        ("domain", json!("s.example.com")),
         ("externalId", json!("a")),
         ("note", json!("a")),
         ("strategy", json!("hash")),

@@ -448,6 +448,7 @@ async fn a_history_tells_who_has_changed_what_and_when() {
                 "tags": ["a"],
                 "externalId": null,
                 "note": null,
+                "domain": null,
                 "updatedAt": "2026-06-01T00:00:00Z",
             },
         })

@@ -64,6 +64,12 @@ struct Changed {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
+    domain: Option<Option<String>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     external_id: Option<Option<String>>,
     #[serde(
         default,
@@ -131,6 +137,7 @@ impl Changed {
             valid_since: second(change.valid_since),
             valid_until: second(change.valid_until),
             max_visits: change.max_visits,
+            domain: change.domain.clone(),
             external_id: change.external_id.clone(),
             note: change.note.clone(),
             tags: change.tags.clone(),
@@ -169,6 +176,7 @@ impl Changed {
             valid_since: second(self.valid_since)?,
             valid_until: second(self.valid_until)?,
             max_visits: self.max_visits,
+            domain: self.domain,
             external_id: self.external_id,
             note: self.note,
             tags: self.tags,
@@ -263,6 +271,7 @@ mod tests {
             valid_since: Some(None),
             valid_until: Some(end),
             max_visits: Some(NonZeroU64::new(3)),
+            domain: Some(Some("s.example.com".to_owned())),
             external_id: Some(None),
             note: Some(Some("note".to_owned())),
             tags: Some(Vec::new()),

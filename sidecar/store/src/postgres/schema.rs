@@ -44,6 +44,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0031_plans",
     "0032_visit_variants",
     "0033_variant_results",
+    "0035_link_domains",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -47,6 +47,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0036_plans",
     "0037_visit_variants",
     "0038_variant_results",
+    "0040_link_domains",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

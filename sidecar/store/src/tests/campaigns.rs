@@ -55,6 +55,7 @@ fn plan() -> PlanChange {
 
 fn defaults() -> CampaignDefaults {
     CampaignDefaults {
+        domain: Some("s.example.com".to_owned()),
         max_visits: NonZeroU64::new(3),
         tags: vec!["spring".to_owned()],
         ..CampaignDefaults::default()
