@@ -89,6 +89,7 @@ async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<us
             redirect_status: RedirectStatus::Found,
             forward_query: false,
             plan: None,
+            domain: None,
             revision: 1,
             valid_since: None,
             valid_until: None,
