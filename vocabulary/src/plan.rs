@@ -238,6 +238,12 @@ impl<'a> Plan<'a> {
         (letter == PREVIEW).then_some(text)
     }
 
+    /// The text of the first section with a letter, which readers of records may skip.
+    pub fn other(self, letter: u8) -> Option<&'a [u8]> {
+        let mut sections = self.raw().map_while(|section| section);
+        sections.find_map(|(found, text)| (found == letter).then_some(text))
+    }
+
     /// The target instead of an answer, if there is one.
     pub fn instead(self, of: Instead) -> Option<&'a [u8]> {
         self.sections().find_map(|section| match section {

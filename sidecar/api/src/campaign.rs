@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shortlink_core::campaign::{Campaign, CampaignDefaults, ClickParameter};
+use shortlink_core::campaign::{Campaign, CampaignDefaults};
 
 use super::faults::Faults;
 use super::kinds::link::{
-    CodeLength, Parameters, ShortDomain, Since, Strategy, Tags, TargetWithNames, Until,
+    ClickIdName, CodeLength, Parameters, ShortDomain, Since, Strategy, Tags, TargetWithNames, Until,
 };
 use super::kinds::{Count, Kind, List, Name, Shape, ShortText, Status, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
@@ -85,27 +85,6 @@ request! {
     /// A change of a campaign. Absent members stay as they are, `null` removes a member that can be absent. A new
     /// `longUrl` can omit parameters of the old one but not add others.
     pub CampaignPatch: Patch, required [], of CampaignSettings, PlanMembers
-}
-
-/// The name of the query parameter with a click id.
-pub enum ClickIdName {}
-
-impl Kind for ClickIdName {
-    type Value = String;
-    const SHAPE: Shape = Shape::Text;
-
-    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
-        let name = Name::<32>::check(value, faults)?;
-        let checked = ClickParameter::check_name(&name);
-        checked
-            .map_err(|error| faults.refuse(error.to_string()))
-            .ok()?;
-        Some(name)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Value {
-        json!({ "type": "string", "pattern": "^[-.0-9A-Z_a-z]{1,32}$", "examples": ["sl_click"] })
-    }
 }
 
 /// The defaults of new links. Their checks need the caller's policy.

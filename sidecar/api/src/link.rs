@@ -3,8 +3,8 @@
 use shortlink_core::link::{Change, Link};
 
 use super::kinds::link::{
-    CampaignId, Code, CodeLength, Deduplication, ExternalId, LongUrl, Note, Parameters,
-    ShortDomain, Since, Strategy, Tags, Until, Utm,
+    CampaignId, ClickIdName, Code, CodeLength, Deduplication, ExternalId, LongUrl, Note,
+    Parameters, ShortDomain, Since, Strategy, Tags, Until, Utm,
 };
 use super::kinds::{Count, Status, Truth};
 use super::members::request;
@@ -50,6 +50,10 @@ members! {
         /// UTM parameters of the target's query, which replace those in the URL: source, medium, campaign, term
         /// and content. Need a target in the same request.
         utm: Optional<Utm> = "utm",
+        /// Name of a query parameter that the target gets, such as `sl_click`, with an id that no other visit has: report
+        /// conversions with it. Redirects are then 302 instead of 301, and 307 instead of 308. Not for a link of a campaign,
+        /// whose campaign has it.
+        click_id: Optional<ClickIdName> = "clickId",
         /// Values for the parameters of the campaign's target, for a link of a campaign.
         parameters: Always<Parameters> = "parameters" as "parameter",
     }
@@ -76,14 +80,14 @@ members! {
 
 request! {
     /// A new link. It needs `longUrl`, or `campaignId` with `parameters`: then the campaign defines `longUrl`,
-    /// `utm`, `redirectStatus`, `forwardQuery`, `rules` and the targets instead of answers.
+    /// `utm`, `clickId`, `redirectStatus`, `forwardQuery`, `rules` and the targets instead of answers.
     pub NewLink: New, required [], of LinkTarget, PlanMembers, LinkSettings, LinkIssue
 }
 
 request! {
     /// A change of a link. Absent members stay as they are, `null` removes a member that can be absent. A link
-    /// of a campaign has no `longUrl`, `utm`, `redirectStatus`, `forwardQuery`, `rules` and targets instead of answers of
-    /// its own, another link has no `parameters`.
+    /// of a campaign has no `longUrl`, `utm`, `clickId`, `redirectStatus`, `forwardQuery`, `rules` and targets instead of answers
+    /// of its own, another link has no `parameters`.
     pub LinkPatch: Patch, required [], of LinkTarget, PlanMembers, LinkSettings
 }
 

@@ -13,6 +13,7 @@ const OWN = [
   { name: 'longUrl', kind: 'url', required: true, hint: true },
   { name: 'redirectStatus', kind: 'choice', choices: STATUSES.map((status) => [status, status]) },
   { name: 'forwardQuery', kind: 'truth' },
+  { name: 'clickId', kind: 'text', hint: true },
 ];
 
 const FIELDS = [

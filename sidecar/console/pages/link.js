@@ -57,6 +57,7 @@ function facts(link, at) {
       (link.validSince || link.validUntil) && fact(t('link.valid'),
         when(link.validSince), ' … ', when(link.validUntil)),
       link.maxVisits && fact(t('field.maxVisits'), count(link.maxVisits)),
+      link.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, link.clickId)),
       link.domain && fact(t('field.domain'), link.domain),
       link.tags.length > 0 && fact(t('field.tags'), link.tags.map((tag) => `#${tag}`).join(' ')),
       link.preview && fact(t('preview'), previewInWords(link)),

@@ -18,6 +18,7 @@ const MORE = [
   { name: 'validUntil', kind: 'moment' },
   { name: 'maxVisits', kind: 'number', hint: true },
   { name: 'domain', kind: 'text', hint: true },
+  { name: 'clickId', kind: 'text', hint: true },
   { name: 'externalId', kind: 'text' },
   { name: 'note', kind: 'long' },
 ];

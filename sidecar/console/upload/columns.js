@@ -18,6 +18,7 @@ const MEMBERS = {
 const OWN = {
   longUrl: ['url', 'target', 'link', 'longurl', 'address', 'destination', '目标网址', '网址', '链接'],
   redirectStatus: ['status'],
+  clickId: ['clickid'],
 };
 
 const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');

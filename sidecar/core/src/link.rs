@@ -321,18 +321,27 @@ impl Link {
             return plan::record_of_pause(plan, self.revision, self.bounds().1);
         }
         match &self.destination {
-            Destination::Target(target) => Record::Link(LinkRecord {
-                status: self.redirect_status,
-                forwards_query: self.forward_query,
-                has_click_id: false,
-                revision: self.revision,
-                validity: self.validity(),
-                is_plan: self.plan.is_some(),
-                target: match &self.plan {
-                    None => target.as_str().as_bytes(),
-                    Some(plan) => plan.record(),
-                },
-            }),
+            Destination::Target(target) => {
+                let plan = self.plan.as_deref();
+                let has_click_id = plan.is_some_and(|plan| plan.click_id().is_some());
+                let only = match plan {
+                    None => Some(target.as_str().as_bytes()),
+                    Some(plan) => plan.only_target(),
+                };
+                Record::Link(LinkRecord {
+                    status: match has_click_id {
+                        false => self.redirect_status,
+                        // Browsers store the others, and would repeat one id.
+                        true => self.redirect_status.temporary(),
+                    },
+                    forwards_query: self.forward_query,
+                    has_click_id,
+                    revision: self.revision,
+                    validity: self.validity(),
+                    is_plan: only.is_none(),
+                    target: only.or(plan.map(Plan::record)).unwrap_or_default(),
+                })
+            }
             Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {
                 campaign: *id,
                 revision: self.revision,

@@ -1,6 +1,8 @@
-//! Plans of links and campaigns: rules for some visitors, targets instead of 410 and 404, and previews.
+//! Plans of links and campaigns: rules for some visitors, targets instead of 410 and 404, previews, and the parameter that
+//! the targets of a link get for click ids. That of a campaign is apart.
 //!
-//! The stored text is the one that stands in the record behind the default target, in the words of [`vocabulary::plan`].
+//! The stored text is the one that stands in the record behind the default target, in the words of [`vocabulary::plan`],
+//! but for the section of the parameter: records have places for the ids instead.
 
 mod coverage;
 mod rule;
@@ -9,7 +11,7 @@ mod variants;
 use std::num::NonZeroU64;
 
 use vocabulary::plan::{self, PREVIEW, Section, push_section};
-use vocabulary::target::{is_servable, with_click_id_parameter};
+use vocabulary::target::{is_servable, is_servable_with_click_id, with_click_id_parameter};
 use vocabulary::template::Template;
 use vocabulary::{
     Code, ExpandError, Instead, LinkRecord, Parameters, Preview, Record, RedirectStatus, Validity,
@@ -25,6 +27,9 @@ pub use variants::{Ended, Variant, variants_text};
 /// The names of the targets instead of an answer in the API, in the order of [`Instead::ALL`].
 pub const INSTEAD_NAMES: [&str; 3] = ["expiredTarget", "pausedTarget", "notYetTarget"];
 
+/// The letter of the section with the name of the parameter for click ids.
+const CLICK_ID: u8 = b'k';
+
 /// The plan of a link or a campaign, without the default target.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -35,9 +40,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a link with a target, from [`Plan::text`]; `None` without one.
+    /// The plan of a link with a target, from [`Plan::text`]; `None` without one. The targets of visitors get the place for
+    /// a click id if the text names a parameter for it.
     pub fn of_link(text: String, target: &Target) -> Option<Box<Self>> {
-        Self::new(text, target.as_str(), None)
+        let Some(name) = click_id_of(&text).map(str::to_owned) else {
+            return Self::new(text, target.as_str(), None);
+        };
+        let target = with_click_id_parameter(target.as_str().as_bytes(), name.as_bytes());
+        Self::new(text, &texts_of(target), Some(&name))
     }
 
     /// As [`Plan::of_link`] for a link with a destination; `None` for one of a campaign, which has the plan.
@@ -95,6 +105,20 @@ impl Plan {
         self.record.as_bytes()
     }
 
+    /// The target of the record, if that is all there is in the plan.
+    pub(crate) fn only_target(&self) -> Option<&[u8]> {
+        let mut sections = plan::Plan::from_checked(self.record()).sections();
+        match (sections.next(), sections.next()) {
+            (Some(Section::Target(target)), None) => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The name of the parameter that the targets of a link get for click ids.
+    pub fn click_id(&self) -> Option<&str> {
+        click_id_of(&self.text)
+    }
+
     /// The rules, in order.
     pub fn rules(&self) -> Vec<Rule> {
         sections(&self.text).rules().map(Rule::of_record).collect()
@@ -123,7 +147,11 @@ impl Plan {
 
     /// Reports whether the record of a link can have it.
     pub fn fits_link(&self) -> bool {
-        plan::Plan::parse(self.record(), is_servable, is_servable).is_some()
+        let is_target = match self.click_id() {
+            None => is_servable,
+            Some(_) => is_servable_with_click_id,
+        };
+        plan::Plan::parse(self.record(), is_target, is_servable).is_some()
     }
 
     /// Reports whether the record of a campaign can have it.
@@ -178,6 +206,9 @@ pub fn differences(one: Option<&Plan>, other: Option<&Plan>) -> Vec<&'static str
     if rules != others {
         names.push("rules");
     }
+    if one.and_then(Plan::click_id) != other.and_then(Plan::click_id) {
+        names.push("clickId");
+    }
     if one.and_then(Plan::preview) != other.and_then(Plan::preview) {
         names.push("preview");
     }
@@ -206,6 +237,8 @@ pub struct PlanChange {
     pub instead: [Option<Option<String>>; 3],
     /// The new preview as [`preview_text`] writes it, or `Some(None)` for none.
     pub preview: Option<Option<String>>,
+    /// The new name of a link's parameter for click ids, or `Some(None)` for none.
+    pub click_id: Option<Option<String>>,
 }
 
 impl PlanChange {
@@ -228,6 +261,7 @@ impl PlanChange {
             variants: None,
             instead: Instead::ALL.map(instead),
             preview: Some(preview_of(text).map(preview_text)),
+            click_id: Some(click_id_of(text).map(str::to_owned)),
         }
     }
 
@@ -254,8 +288,15 @@ impl PlanChange {
             if let Some(target) = target {
                 let mut section = Vec::new();
                 push_section(&mut section, of.letter(), target.as_bytes());
-                text.push_str(&String::from_utf8_lossy(&section));
+                text.push_str(&texts_of(section));
             }
+        }
+        let present = before.and_then(Plan::click_id);
+        let click_id = self.click_id.as_ref();
+        if let Some(name) = click_id.map_or(present, |change| change.as_deref()) {
+            let mut section = Vec::new();
+            push_section(&mut section, CLICK_ID, name.as_bytes());
+            text.push_str(&texts_of(section));
         }
         text
     }
@@ -309,6 +350,12 @@ fn preview_of(text: &str) -> Option<Preview<'_>> {
         Some(Section::Preview(preview)) => Some(preview),
         _ => None,
     }
+}
+
+/// The name of the parameter for click ids in a stored plan.
+fn click_id_of(text: &str) -> Option<&str> {
+    let name = sections(text).other(CLICK_ID)?;
+    std::str::from_utf8(name).ok()
 }
 
 fn sections(text: &str) -> plan::Plan<'_> {

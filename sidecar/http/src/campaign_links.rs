@@ -21,7 +21,7 @@ static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
 /// The members that a link takes from its campaign.
-const OF_CAMPAIGN: [&str; 10] = [
+const OF_CAMPAIGN: [&str; 11] = [
     "longUrl",
     "utm",
     "redirectStatus",
@@ -29,6 +29,7 @@ const OF_CAMPAIGN: [&str; 10] = [
     "rules",
     "variants",
     "preview",
+    "clickId",
     "expiredTarget",
     "pausedTarget",
     "notYetTarget",

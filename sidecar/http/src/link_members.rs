@@ -38,17 +38,21 @@ pub(super) fn read_members(
 ) -> Change {
     let has_target = fields.has("longUrl");
     let target = LinkTarget::read(fields, usage);
+    let click_id = target.click_id.clone();
     let target = check_target(app, fields, target, has_target, own, caller);
     let now = app.clock.now();
-    let plan = read_plan(app, fields, usage, own, caller, |text| {
+    let mut plan = read_plan(app, fields, usage, own, caller, |text| {
         let target = parse_target(app, text, own, caller)?;
         Ok(target.as_str().to_owned())
     });
+    plan.click_id = click_id;
     if usage == Usage::New
         && let Some(target) = &target
         && !Plan::of_link(plan.text_after(None), target).is_none_or(|plan| plan.fits_link())
     {
-        fields.refuse("rules", PLAN_TOO_LONG);
+        let is_of_rules = plan.rules.is_some() || plan.variants.is_some();
+        let member = if is_of_rules { "rules" } else { "clickId" };
+        fields.refuse(member, PLAN_TOO_LONG);
     }
     let mut change = Change::from(LinkSettings::read(fields, usage));
     if change
@@ -77,8 +81,7 @@ fn parse_target(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Resul
 }
 
 /// The fault of a plan that no record can have.
-pub(super) const PLAN_TOO_LONG: &str =
-    "are too long together with longUrl and the targets instead of answers: at most 16384 bytes";
+pub(super) const PLAN_TOO_LONG: &str = "are too long together with longUrl and the targets instead of answers: at most 16384 bytes, and 8192 for a target with its click id";
 
 /// Reads rules, targets instead of answers, and a preview; `check` makes the target that is stored out of a given one.
 pub(super) fn read_plan(
@@ -174,6 +177,7 @@ pub(super) fn read_plan(
         variants: variants.as_deref().map(variants_text),
         instead,
         preview,
+        click_id: None,
     }
 }
 

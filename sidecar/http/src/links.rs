@@ -202,6 +202,7 @@ async fn change(
         (change.plan.rules.is_some(), "/rules"),
         (change.plan.variants.is_some(), "/variants"),
         (change.plan.preview.is_some(), "/preview"),
+        (change.plan.click_id.is_some(), "/clickId"),
         (change.plan.instead[0].is_some(), "/expiredTarget"),
         (change.plan.instead[1].is_some(), "/pausedTarget"),
         (change.plan.instead[2].is_some(), "/notYetTarget"),

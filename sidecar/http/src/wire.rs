@@ -99,6 +99,10 @@ struct MembersBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BTreeMap<String, String>")]
     parameters: Option<BTreeMap<String, String>>,
+    /// Name of the query parameter with the id of the visit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    click_id: Option<String>,
     #[serde(flatten)]
     plan: PlanBody,
     #[serde(flatten)]
@@ -122,6 +126,11 @@ impl MembersBody {
             long_url: link.destination.target().map(|it| it.as_str().to_owned()),
             campaign_id: link.destination.campaign().map(|id| id.to_string()),
             parameters,
+            click_id: link
+                .plan
+                .as_ref()
+                .and_then(|it| it.click_id())
+                .map(str::to_owned),
             plan: PlanBody::of(link.plan.as_deref(), str::to_owned),
             settings,
         }

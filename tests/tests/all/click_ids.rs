@@ -46,9 +46,13 @@ fn each_visit_has_a_click_id_that_leads_to_its_link() {
     });
     let campaign = stack.api("POST", "/v1/campaigns", Some(&campaign)).json();
     let link = json!({ "campaignId": text(&campaign, "id") });
-    let codes: Vec<String> = (0..2)
-        .map(|_| text(&stack.create(&link), "shortCode"))
-        .collect();
+    let own = json!({
+        "longUrl": "https://shop.example.com/own-link#top", "customSlug": "own-link",
+        "clickId": "sl_click", "redirectStatus": 301,
+    });
+    let codes: Vec<String> = [&link, &link, &own]
+        .map(|link| text(&stack.create(link), "shortCode"))
+        .to_vec();
     let mut ids = BTreeSet::new();
     let mut expected = Vec::new();
     for round in 0..12 {
@@ -80,10 +84,12 @@ fn each_visit_has_a_click_id_that_leads_to_its_link() {
         (&json!(2), &json!(24))
     );
     // Without it, the target is as it is written.
-    let path = format!("/v1/campaigns/{}", text(&campaign, "id"));
-    stack.api("PATCH", &path, Some(&json!({ "clickId": null })));
-    until("the change is published", SOON, || {
-        let target = format!("https://shop.example.com/{}#top", codes[0]);
-        stack.follow(&codes[0]).location() == Some(&*target)
-    });
+    let campaign = format!("/v1/campaigns/{}", text(&campaign, "id"));
+    for (path, code) in [(&*campaign, &codes[0]), ("/v1/links/own-link", &codes[2])] {
+        stack.api("PATCH", path, Some(&json!({ "clickId": null })));
+        until("the change is published", SOON, || {
+            let target = format!("https://shop.example.com/{code}#top");
+            stack.follow(code).location() == Some(&*target)
+        });
+    }
 }

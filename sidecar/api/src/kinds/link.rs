@@ -7,6 +7,7 @@ use shortlink_core::annotation::{
     MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS, MAX_TAGS, check_external_id,
     check_note, check_tag, normalized_tags,
 };
+use shortlink_core::campaign::ClickParameter;
 use shortlink_core::codes::strategy::StrategyName;
 use shortlink_core::link::{Dedupe, Second, Window, WindowError};
 use shortlink_core::query;
@@ -16,8 +17,8 @@ use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
 
 use super::{
-    Kind, Length, Moment, Shape, Shown, checked, expect, items, list, object, shown_as_is, text,
-    texts,
+    Kind, Length, Moment, Name, Shape, Shown, checked, expect, items, list, object, shown_as_is,
+    text, texts,
 };
 use crate::faults::Faults;
 use crate::schema::of;
@@ -128,6 +129,27 @@ impl Kind for Tags {
     fn schema(_: &mut SchemaGenerator) -> Value {
         let tag = json!({ "type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARACTERS });
         json!({ "type": "array", "items": tag })
+    }
+}
+
+/// The name of the query parameter with a click id.
+pub enum ClickIdName {}
+
+impl Kind for ClickIdName {
+    type Value = String;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+        let name = Name::<32>::check(value, faults)?;
+        let checked = ClickParameter::check_name(&name);
+        checked
+            .map_err(|error| faults.refuse(error.to_string()))
+            .ok()?;
+        Some(name)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({ "type": "string", "pattern": "^[-.0-9A-Z_a-z]{1,32}$", "examples": ["sl_click"] })
     }
 }
 

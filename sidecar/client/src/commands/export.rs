@@ -80,7 +80,7 @@ fn of_links() -> Columns {
         of(LinkSettings::MEMBERS),
         places(&TAIL),
         of(PlanMembers::MEMBERS),
-        places(&[("domain", "/domain")]),
+        places(&[("domain", "/domain"), ("clickId", "/clickId")]),
     ]
     .concat()
 }

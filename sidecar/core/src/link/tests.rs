@@ -47,6 +47,7 @@ fn only_a_real_change_makes_a_revision() {
                     variants: None,
                     instead: [const { Some(None) }; 3],
                     preview: Some(None),
+                    click_id: Some(None),
                 },
                 valid_until: Some(None),
                 valid_since: Some(None),

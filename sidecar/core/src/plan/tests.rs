@@ -101,6 +101,50 @@ fn a_preview_stands_before_the_rules_and_stays_until_it_is_changed() {
 }
 
 #[test]
+fn a_link_has_places_for_click_ids_in_the_targets_of_visitors() {
+    let record = |link: &Link| String::from_utf8(link.record().to_vec()).expect("UTF-8");
+    let named = |name: Option<&str>| PlanChange {
+        click_id: Some(name.map(str::to_owned)),
+        ..PlanChange::default()
+    };
+    let mut plain = planned(named(Some("c")));
+    plain.redirect_status = RedirectStatus::MovedPermanently;
+    assert_eq!(record(&plain), "1 302k 1 0 https://example.com/a?c= ");
+    let full = PlanChange {
+        rules: Some(IOS.to_owned()),
+        ..instead(Instead::Expired, "https://e.example/over")
+    };
+    let full = planned(PlanChange {
+        click_id: named(Some("c")).click_id,
+        ..full
+    });
+    assert_eq!(
+        record(&full),
+        "2 302k 1 0 T25:https://example.com/a?c= R33:d=i https://apps.example.com/?c= E22:https://e.example/over"
+    );
+    let plan = full.plan.as_deref().expect("a plan");
+    assert!(plan.text().ends_with("k1:c"), "{}", plan.text());
+    assert!(plan.fits_link());
+    let again = PlanChange::of_text(plan.text()).text_after(None);
+    assert_eq!(again, plan.text());
+    assert_eq!(PlanChange::default().text_after(Some(plan)), plan.text());
+    let without = named(None).text_after(Some(plan));
+    assert_eq!(format!("{without}k1:c"), plan.text());
+    assert_eq!(
+        differences(Some(plan), None),
+        ["rules", "clickId", "expiredTarget"]
+    );
+    // The id belongs to the target.
+    let longest = |room: usize| {
+        let url = format!("https://e.example/{}", "a".repeat(8192 - 18 - room));
+        let plan = Plan::of_link(again.clone(), &Target::from_stored(url));
+        plan.expect("a plan").fits_link()
+    };
+    assert!(longest("?c=".len() + 22));
+    assert!(!longest("?c=".len() + 21));
+}
+
+#[test]
 fn rules_are_read_as_they_were_written() {
     let all = Conditions {
         devices: Devices::default().with(Device::Ios).with(Device::Other),

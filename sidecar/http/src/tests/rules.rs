@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::campaign_links::{patch, post};
+use super::campaign_links::{patch, post, spring};
 use super::{Answer, Service};
 
 const IPHONE: (&str, &str) = ("User-Agent", "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0)");
@@ -309,7 +309,9 @@ async fn faults_of_variants_are_reported_at_their_place() {
 /// Has a new link refused for one fault.
 async fn refused(service: &Service, plan: &Value, pointer: &str) {
     let mut body = plan.clone();
-    body["longUrl"] = json!("https://example.com/a");
+    if body["campaignId"].is_null() && body["longUrl"].is_null() {
+        body["longUrl"] = json!("https://example.com/a");
+    }
     let answer = service.create(body).await;
     assert_eq!(answer.status, 422, "{pointer}: {:?}", answer.json());
     let errors = answer.json()["errors"].clone();
@@ -379,4 +381,57 @@ async fn the_rules_of_a_campaign_are_those_of_its_links() {
     let answer = follow(&service, "m", &[IPHONE]).await;
     let target = "https://e.example/%C3%A4/paused";
     assert_eq!(answer.header("location"), Some(target));
+}
+
+#[tokio::test]
+async fn a_link_of_its_own_may_have_click_ids() {
+    let service = Service::new().await;
+    let target = "https://e.example/a?b=c";
+    let body =
+        json!({"longUrl": target, "customSlug": "abc", "clickId": "sl", "redirectStatus": 308});
+    let created = service.create(body).await;
+    assert_eq!(
+        (created.status, &created.json()["clickId"]),
+        (201, &json!("sl"))
+    );
+    let answer = follow(&service, "abc", &[]).await;
+    let location = answer.header("location").expect("a target");
+    let id = location
+        .strip_prefix("https://e.example/a?b=c&sl=")
+        .expect(location);
+    assert_eq!((answer.status, id.len()), (307, 22));
+    // Another target has it too.
+    let body = json!({"longUrl": "https://e.example/other"});
+    let changed = patch(&service, "/v1/links/abc", body).await.json();
+    assert_eq!(changed["clickId"], "sl");
+    let answer = follow(&service, "abc", &[]).await;
+    let location = answer.header("location").expect("a target");
+    assert!(
+        location.starts_with("https://e.example/other?sl="),
+        "{location}"
+    );
+    let long = format!("https://e.example/{}", "a".repeat(8192 - 18));
+    let body = json!({"longUrl": long});
+    let answer = patch(&service, "/v1/links/abc", body).await;
+    assert_eq!(answer.status, 422);
+    let changed = patch(&service, "/v1/links/abc", json!({"clickId": null})).await;
+    assert_eq!(changed.json()["clickId"], Value::Null);
+    let answer = follow(&service, "abc", &[]).await;
+    assert_eq!(answer.status, 308);
+    assert_eq!(answer.header("location"), Some("https://e.example/other"));
+    refused(
+        &service,
+        &json!({"longUrl": long, "clickId": "sl"}),
+        "/clickId",
+    )
+    .await;
+    refused(
+        &service,
+        &json!({"longUrl": target, "clickId": "a b"}),
+        "/clickId",
+    )
+    .await;
+    let id = spring(&service).await;
+    let of_campaign = json!({"campaignId": id, "clickId": "sl"});
+    refused(&service, &of_campaign, "/clickId").await;
 }

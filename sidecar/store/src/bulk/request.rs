@@ -108,6 +108,12 @@ struct Changed {
         deserialize_with = "present"
     )]
     preview: Option<Option<String>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    click_id: Option<Option<String>>,
 }
 
 /// Reads a member that is there, be it `null`.
@@ -147,6 +153,7 @@ impl Changed {
             paused_target,
             not_yet_target,
             preview: change.plan.preview.clone(),
+            click_id: change.plan.click_id.clone(),
         }
     }
 
@@ -172,6 +179,7 @@ impl Changed {
                 variants: self.variants,
                 instead: [self.expired_target, self.paused_target, self.not_yet_target],
                 preview: self.preview,
+                click_id: self.click_id,
             },
             valid_since: second(self.valid_since)?,
             valid_until: second(self.valid_until)?,
@@ -284,6 +292,7 @@ mod tests {
                     Some(Some("https://e.example/".to_owned())),
                 ],
                 preview: Some(None),
+                click_id: Some(Some("sl_click".to_owned())),
             },
             ..Change::default()
         };
