@@ -1,8 +1,9 @@
 // The rules of a link or a campaign: a part of its form, and their words.
 
-import { h, say } from './dom.js';
+import { h } from './dom.js';
 import { country, fromField, percent, toField } from './format.js';
-import { has, t } from './i18n.js';
+import { t } from './i18n.js';
+import { fieldOf, listed } from './rows.js';
 
 const DEVICES = ['ios', 'android', 'harmonyos', 'desktop', 'other'];
 
@@ -43,21 +44,9 @@ export function inWords(rule) {
   return parts.filter(Boolean).join(' · ');
 }
 
-let numbers = 0;
-
-/** A field of a rule: the element with its label, and its value. */
-function field(id, member, attributes, value = '') {
-  const made = h('input', {
-    id: `${id}-${member}`, 'data-member': member, type: 'text', autocomplete: 'off', autocapitalize: 'none',
-    spellcheck: 'false', ...attributes,
-  });
-  made.value = value;
-  return { made, shown: h('div', {}, h('label', { for: made.id }, t(`rules.${member}`)), made) };
-}
-
-/** A rule as a part of the form. `read` returns its members; those that have no field stay. */
-function row(rule, act) {
-  const id = `r-${numbers += 1}`;
+/** The fields of a rule. `read` returns its members; those that have no field stay. */
+function row(rule, id) {
+  const field = (...given) => fieldOf('rules', id, ...given);
   const {
     device = [], language = [], country: places = [], validSince, validUntil, query, percent: share,
     variant, longUrl, ...others
@@ -73,15 +62,15 @@ function row(rule, act) {
     h('span', { class: 'label', id: `${id}-device` }, t('rules.device')),
     boxes.map(([name, box]) => h('p', { class: 'check' }, box, h('label', { for: box.id }, deviceOf(name)))));
   const fields = {
-    language: field(id, 'language', { placeholder: 'de, pt-BR' }, language.join(', ')),
-    country: field(id, 'country', { placeholder: 'DE, US-CA' }, places.join(', ')),
-    percent: field(id, 'percent', { type: 'number', min: '0.01', max: '100', step: '0.01' }, share),
-    longUrl: field(id, 'longUrl', { inputmode: 'url', placeholder: 'https://', 'aria-required': 'true' }, longUrl),
-    variant: field(id, 'variant', {}, variant),
-    validSince: field(id, 'validSince', { type: 'datetime-local' }, toField(validSince)),
-    validUntil: field(id, 'validUntil', { type: 'datetime-local' }, toField(validUntil)),
-    name: field(id, 'query', {}, query?.name),
-    value: field(id, 'value', {}, query?.value ?? ''),
+    language: field('language', { placeholder: 'de, pt-BR' }, language.join(', ')),
+    country: field('country', { placeholder: 'DE, US-CA' }, places.join(', ')),
+    percent: field('percent', { type: 'number', min: '0.01', max: '100', step: '0.01' }, share),
+    longUrl: field('longUrl', { inputmode: 'url', placeholder: 'https://', 'aria-required': 'true' }, longUrl),
+    variant: field('variant', {}, variant),
+    validSince: field('validSince', { type: 'datetime-local' }, toField(validSince)),
+    validUntil: field('validUntil', { type: 'datetime-local' }, toField(validUntil)),
+    name: field('query', {}, query?.name),
+    value: field('value', {}, query?.value ?? ''),
   };
   const text = (name) => fields[name].made.value.trim();
   // A field has no seconds, so a moment that was not changed stays as it is.
@@ -104,93 +93,19 @@ function row(rule, act) {
     const isSaid = ([name, value]) => name === 'longUrl' || (value !== false && value != null && value !== '');
     return Object.fromEntries(Object.entries(all).filter(isSaid));
   };
-  const buttons = ['up', 'down', 'remove'].map((name) =>
-    h('button', { type: 'button', 'data-act': name, click: () => act(made, name) }, t(`rules.${name}`)));
-  const element = h('fieldset', { class: 'rule' },
-    h('legend', {}, ''),
+  const details = h('details', {}, h('summary', {}, t('rules.more')), h('div', { class: 'fields' },
+    h('div', { class: 'pair' }, fields.validSince.shown, fields.validUntil.shown),
+    h('div', { class: 'pair' }, fields.name.shown, fields.value.shown)));
+  details.open = Boolean(validSince || validUntil || query);
+  return { read, shown: [
     devices,
     h('div', { class: 'pair' }, fields.language.shown, fields.country.shown),
-    h('details', {}, h('summary', {}, t('rules.more')), h('div', { class: 'fields' },
-      h('div', { class: 'pair' }, fields.validSince.shown, fields.validUntil.shown),
-      h('div', { class: 'pair' }, fields.name.shown, fields.value.shown))),
+    details,
     h('div', { class: 'pair' }, fields.percent.shown, fields.variant.shown),
     fields.longUrl.shown,
-    h('div', { class: 'row' }, buttons));
-  if (validSince || validUntil || query) element.querySelector('details').open = true;
-  const made = { element, read, buttons };
-  return made;
+  ] };
 }
 
-/** The fields of all rules, read and set together as JSON, as a form has them. */
-function editor(id, initial) {
-  let rows = [];
-  const shown = h('div', { class: 'fields' });
-  const add = h('button', { type: 'button', 'data-act': 'add', click: () => {
-    rows.push(row({ longUrl: '' }, act));
-    draw();
-    rows.at(-1).element.querySelector('input').focus();
-  } }, t('rules.add'));
-  const made = h('div', {
-    id, role: 'group', tabindex: '-1', 'aria-labelledby': `l-${id}`, class: 'fields',
-  }, h('p', { class: 'hint' }, t('hint.rules')), shown, add);
-  const draw = () => {
-    rows.forEach(({ element, buttons }, place) => {
-      const name = t('rules.rule', { number: place + 1 });
-      element.querySelector('legend').textContent = name;
-      element.dataset.rule = place;
-      for (const button of buttons) button.setAttribute('aria-label', `${button.textContent}: ${name}`);
-      buttons[0].disabled = place === 0;
-      buttons[1].disabled = place === rows.length - 1;
-    });
-    shown.replaceChildren(...rows.map(({ element }) => element));
-    made.dispatchEvent(new Event('input', { bubbles: true }));
-  };
-  const act = (rule, name) => {
-    const place = rows.indexOf(rule);
-    rows.splice(place, 1);
-    if (name !== 'remove') rows.splice(place + (name === 'up' ? -1 : 1), 0, rule);
-    draw();
-    if (name === 'remove') {
-      (rows[Math.min(place, rows.length - 1)]?.element.querySelector('input') ?? add).focus();
-      say(t('rules.removed', { number: place + 1 }));
-      return;
-    }
-    const button = rule.buttons.find((it) => it.dataset.act === name);
-    (button.disabled ? rule.buttons.find((it) => !it.disabled && it.dataset.act !== 'remove') : button).focus();
-    say(t('rules.moved', { number: rows.indexOf(rule) + 1 }));
-  };
-  Object.defineProperty(made, 'value', {
-    get: () => JSON.stringify(rows.map(({ read }) => read())),
-    set: (text) => {
-      rows = JSON.parse(text).map((rule) => row(rule, act));
-      draw();
-    },
-  });
-  made.value = JSON.stringify(initial ?? []);
-  /** Shows a fault at its rule: `place` is the rest of its pointer, such as 2.longUrl. */
-  made.refuse = (place, detail) => {
-    const [number, member] = place.split('.');
-    const rule = rows[number]?.element;
-    if (!rule) return false;
-    const at = (member && rule.querySelector(`[data-member=${member}]`)) ?? rule.querySelector('legend');
-    const wrong = `${id}-w-${number}-${member ?? ''}`;
-    if (document.getElementById(wrong)) return true;
-    at.closest('details')?.setAttribute('open', '');
-    at.after(h('p', { class: 'wrong', id: wrong }, `${member && has(`rules.${member}`) ? t(`rules.${member}`)
-      : rule.querySelector('legend').textContent}: ${detail}`));
-    at.setAttribute('aria-describedby', wrong);
-    if (at.tagName === 'INPUT') at.setAttribute('aria-invalid', 'true');
-    return true;
-  };
-  made.forgive = () => {
-    for (const wrong of made.querySelectorAll('.wrong')) {
-      const at = made.querySelector(`[aria-describedby="${wrong.id}"]`);
-      at?.removeAttribute('aria-describedby');
-      at?.removeAttribute('aria-invalid');
-      wrong.remove();
-    }
-  };
-  made.focus = () => (made.querySelector('[aria-invalid], [role=group][aria-describedby]')
-    ?? made.querySelector('.wrong')?.closest('fieldset').querySelector('input') ?? add).focus();
-  return made;
-}
+const editor = listed({
+  texts: 'rules', one: 'rule', acts: ['up', 'down', 'remove'], row, blank: { longUrl: '' },
+});

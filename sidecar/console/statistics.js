@@ -15,7 +15,7 @@ const DAY = 24 * HOUR;
 /** The ranges in days; any other range is chosen by its bounds. */
 const RANGES = [1, 7, 30, 90, 365];
 const STEPS = ['hour', 'day'];
-const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer', 'network', 'status'];
+const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer', 'network', 'status', 'variant'];
 
 /** The classes of visits, in the order in which they are shown. */
 export const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown', 'refused'];

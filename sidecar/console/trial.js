@@ -19,8 +19,8 @@ const AGENTS = {
   messenger: 'WhatsApp/2.24.13.77 A',
 };
 
-/** The section of the page of a link. */
-export function trial(code) {
+/** The section of the page of a link; `hint` is about the link, on the page of its campaign. */
+export function trial(code, hint) {
   const said = h('div', { 'data-said': '', role: 'status' });
   const field = (name, attributes) => h('div', {},
     h('label', { for: `try-${name}` }, t(`try.${name}`)),
@@ -53,7 +53,7 @@ export function trial(code) {
   field('query', { placeholder: 'src=ad', spellcheck: 'false' }),
   h('div', { class: 'row' }, h('button', { 'data-try': '' }, t('try.send'))),
   said);
-  return sheet(t('try'), h('p', { class: 'hint' }, t('try.hint')), made);
+  return sheet(t('try'), h('p', { class: 'hint' }, hint && [hint, ' '], t('try.hint')), made);
 }
 
 /** The answer in a sentence, and why each rule before it is not followed. */

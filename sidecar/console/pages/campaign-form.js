@@ -7,6 +7,7 @@ import { t } from '../i18n.js';
 import { inWords, sizeOf } from '../reach.js';
 import { planOf, previewOf } from '../rules.js';
 import { filled } from '../template.js';
+import { testOf, together, withVariants } from '../variants.js';
 
 const STATUSES = ['301', '302', '307', '308'];
 const STRATEGIES = ['permuted', 'pool', 'sequence', 'hash'];
@@ -55,11 +56,12 @@ export async function show({ heading, at, go, may }, [id]) {
     may('links:read') ? part(() => get(`/v1/links?campaignId=${id}&limit=${SAMPLES}`)) : null,
     sizeOf(id),
   ]) : [];
+  const planned = withVariants(campaign ?? {});
   const preview = h('div', { 'data-preview': '' });
   const made = form({
     ...fields(!id),
-    parts: [planOf(), previewOf()],
-    link: campaign,
+    parts: [planOf(), testOf(), previewOf()],
+    link: planned,
     send: t(id ? 'change.send' : 'campaign.make'),
     cancel: h('a', { class: 'button', href: at(id ? `/campaigns/${id}` : '/campaigns') }, t('cancel')),
     changed: (inputs) => {
@@ -74,7 +76,7 @@ export async function show({ heading, at, go, may }, [id]) {
       }
       const isElsewhere = members.longUrl !== undefined && members.longUrl !== campaign.longUrl;
       if (isElsewhere && !await agreed(campaign, members.longUrl, size)) return;
-      if (Object.keys(members).length > 0) await ask('PATCH', `/v1/campaigns/${id}`, members);
+      if (Object.keys(members).length > 0) await ask('PATCH', `/v1/campaigns/${id}`, together(members, planned));
       go(`/campaigns/${id}`);
     },
   });

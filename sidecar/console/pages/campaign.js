@@ -1,7 +1,7 @@
 // One campaign, and the actions on all its links at once.
 
 import { actions } from '../actions.js';
-import { get } from '../api.js';
+import { get, part } from '../api.js';
 import { clicks } from '../clicks.js';
 import { conversions } from '../conversions.js';
 import { h } from '../dom.js';
@@ -11,16 +11,22 @@ import { fact, sheet } from '../parts.js';
 import { inWords, sizeOf } from '../reach.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
+import { trial } from '../trial.js';
 import { uploader } from '../upload/part.js';
+import { results } from '../variants.js';
 
 /** The page. */
 export async function show(context, [id]) {
   const { heading, at, may, again } = context;
   const [campaign, size] = await Promise.all([get(`/v1/campaigns/${id}`), sizeOf(id)]);
   const { name, state } = campaign;
-  const [clicked, converted] = await Promise.all([clicks({ campaign, may }), conversions({ campaign, may })]);
-  const title = t('campaign.title', { name });
+  const path = `/v1/campaigns/${id}`;
   const canChange = may('campaigns:write') && state !== 'revoked';
+  const [clicked, converted, tested, tried] = await Promise.all([
+    clicks({ campaign, may }), conversions({ campaign, may }),
+    results({ subject: campaign, path, canEnd: canChange, may, again }), sample(campaign, may),
+  ]);
+  const title = t('campaign.title', { name });
   const links = h('span', { 'data-links': '' }, numberOf(size));
   const recount = async () => {
     const now = await sizeOf(id);
@@ -30,7 +36,7 @@ export async function show(context, [id]) {
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end' }, canChange
       && actions({
-        texts: 'campaign.', name, path: `/v1/campaigns/${id}`, state, again,
+        texts: 'campaign.', name, path, state, again,
         first: h('a', { class: 'button', href: at(`/campaigns/${id}/change`), 'data-act': 'change' }, t('change')),
         reach: async () => inWords(await sizeOf(id)),
       }))),
@@ -54,8 +60,18 @@ export async function show(context, [id]) {
         fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
     may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
     converted,
+    tested,
+    tried,
     statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
   ].filter(Boolean) };
+}
+
+/** "Try as …" with a link of the campaign, if visitors can get different answers. */
+async function sample({ id, rules, expiredTarget, pausedTarget, notYetTarget, preview }, may) {
+  if (!may('links:read') || !(rules || expiredTarget || pausedTarget || notYetTarget || preview)) return null;
+  const listed = await part(() => get(`/v1/links?campaignId=${id}&limit=1`));
+  const [link] = listed.links ?? [];
+  return link && trial(link.shortCode, t('try.link', { code: link.shortCode }));
 }
 
 const numberOf = (size) => (size ? `${count(size.count)}${size.isAll ? '' : '+'}` : '–');

@@ -5,6 +5,7 @@ import { h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { planOf, previewOf } from '../rules.js';
+import { testOf, together, withVariants } from '../variants.js';
 
 const STATUSES = ['301', '302', '307', '308'];
 
@@ -28,7 +29,8 @@ const FIELDS = [
 
 /** The page. */
 export async function show({ heading, at, go, may }, [code]) {
-  const { data: link, etag } = await ask('GET', `/v1/links/${code}`);
+  const { data, etag } = await ask('GET', `/v1/links/${code}`);
+  const link = withVariants(data);
   const title = t('change.title', { code });
   const page = at(`/links/${code}`);
   if (!may('links:write')) {
@@ -37,13 +39,13 @@ export async function show({ heading, at, go, may }, [code]) {
   }
   const changed = form({
     fields: [...(link.campaignId ? values(link) : OWN), ...FIELDS],
-    parts: link.campaignId ? [] : [planOf(), previewOf()],
+    parts: link.campaignId ? [] : [planOf(), testOf(), previewOf()],
     link,
     send: t('change.send'),
     cancel: h('a', { class: 'button', href: page }, t('cancel')),
     call: async (members) => {
       if (Object.keys(members).length > 0) {
-        await ask('PATCH', `/v1/links/${code}`, members, { 'If-Match': etag });
+        await ask('PATCH', `/v1/links/${code}`, together(members, link), { 'If-Match': etag });
       }
       go(`/links/${code}`);
     },

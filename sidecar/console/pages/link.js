@@ -9,6 +9,7 @@ import { fact, qr, sheet, shortUrl } from '../parts.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
 import { trial } from '../trial.js';
+import { results } from '../variants.js';
 
 /** The page. */
 export async function show(context, [code]) {
@@ -21,11 +22,16 @@ export async function show(context, [code]) {
       h('a', { href: at(`/links?${new URLSearchParams({ longUrl })}`) }, t('link.by-target', { target: longUrl })));
     return { title, parts: [heading(title), h('div', { class: 'narrow' }, other, why(explained))] };
   }
+  const path = `/v1/links/${code}`;
   const [{ data: link, etag }, past, visits] = await Promise.all([
     ask('GET', `/v1/links/${code}`),
     part(() => get(`/v1/links/${code}/history?limit=10`)),
     context.may('stats:read') ? part(() => get(`/v1/links/${code}/visits?limit=10`)) : null,
   ]);
+  const tested = await results({
+    subject: link, path, may: context.may, again: context.again, headers: { 'If-Match': etag },
+    canEnd: context.may('links:write') && link.state !== 'revoked' && !link.campaignId,
+  });
   const title = t('link.title', { code });
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(link.state), h('div', { class: 'end' },
@@ -34,6 +40,7 @@ export async function show(context, [code]) {
       h('div', {},
         facts(link, context.at),
         why(explained),
+        tested,
         hasPlan(link, explained) && trial(code),
         statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}` }),
         sheet(t('visits.latest'), visitsOf(link, visits)),

@@ -6,6 +6,7 @@ import { t } from '../i18n.js';
 import { form } from '../form.js';
 import { qr, shortUrl } from '../parts.js';
 import { planOf, previewOf } from '../rules.js';
+import { testOf } from '../variants.js';
 
 const FIELDS = [
   { name: 'longUrl', kind: 'url', required: true, placeholder: 'https://', hint: true },
@@ -33,7 +34,7 @@ export async function show({ heading, at, may, again }) {
     place.append(h('div', { class: 'sheet narrow' }, form({
       fields: FIELDS,
       more: MORE,
-      parts: [planOf(), previewOf()],
+      parts: [planOf(), testOf(), previewOf()],
       send: t('new.make'),
       call: async (members) => {
         const { data: link } = await ask('POST', '/v1/links', members);

@@ -19,6 +19,11 @@ const OWN = {
   longUrl: ['url', 'target', 'link', 'longurl', 'address', 'destination', '目标网址', '网址', '链接'],
   redirectStatus: ['status'],
   clickId: ['clickid'],
+  rules: ['rule', '规则'],
+  variants: ['variant', 'abtest', '变体'],
+  expiredTarget: ['expiredurl', '结束之后'],
+  pausedTarget: ['pausedurl', '暂停期间'],
+  notYetTarget: ['notyeturl', '开始之前'],
 };
 
 const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');

@@ -23,6 +23,7 @@ mod console_live;
 mod console_message;
 mod console_rules;
 mod console_statistics;
+mod console_variants;
 mod console_webhooks;
 mod crowds;
 mod doctor;
