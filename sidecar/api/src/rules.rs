@@ -1,11 +1,12 @@
 //! Rules for some visitors, targets instead of 410 and 404, and previews.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::{Value, json};
-use shortlink_core::link::Second;
-use shortlink_core::plan::{Conditions, Plan, Rule, check_rules};
+use serde_json::{Map, Value, json};
+use shortlink_core::plan::{Conditions, POINTS_OF_ONE, Plan, Rule, check_rules};
 use vocabulary::Instead;
 use vocabulary::plan::{Condition, Device, Devices, MAX_RULES, MAX_VARIANT_LENGTH, Share};
 
@@ -308,9 +309,6 @@ impl Kind for Percent {
     }
 }
 
-/// The points of one percent.
-const POINTS_OF_ONE: f64 = Share::WHOLE as f64 / 100.0;
-
 /// The name of a variant.
 pub enum Variant {}
 
@@ -357,42 +355,51 @@ pub struct PlanBody {
 }
 
 /// A rule in an answer, without the conditions that it has not.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "Rule")]
-pub struct RuleBody {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct RuleBody(Map<String, Value>);
+
+impl JsonSchema for RuleBody {
+    fn schema_name() -> Cow<'static, str> {
+        RuleOfAnswer::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        RuleOfAnswer::json_schema(generator)
+    }
+}
+
+/// The schema of a rule in an answer.
+#[derive(JsonSchema)]
+#[schemars(rename = "Rule", rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes the members, which the core writes")]
+struct RuleOfAnswer {
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
     device: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
     language: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
     country: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
+    #[schemars(with = "Timestamp", skip_serializing_if = "Option::is_none")]
     valid_since: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
+    #[schemars(with = "Timestamp", skip_serializing_if = "Option::is_none")]
     valid_until: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "QueryBody")]
+    #[schemars(with = "QueryBody", skip_serializing_if = "Option::is_none")]
     query: Option<QueryBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
+    #[schemars(with = "f64", skip_serializing_if = "Option::is_none")]
     percent: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
-    #[schemars(with = "String")]
     long_url: String,
 }
 
 /// A parameter of the query in an answer.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(JsonSchema)]
 #[schemars(rename = "RuleQuery")]
+#[expect(dead_code, reason = "describes the members, which the core writes")]
 struct QueryBody {
     name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", skip_serializing_if = "Option::is_none")]
     value: Option<String>,
 }
 
@@ -407,7 +414,7 @@ impl PlanBody {
         let rules = plan.rules();
         Self {
             rules: rules
-                .into_iter()
+                .iter()
                 .map(|rule| RuleBody::of(rule, &shown))
                 .collect(),
             expired_target,
@@ -420,21 +427,7 @@ impl PlanBody {
 
 impl RuleBody {
     /// Describes a rule; `shown` makes the text of its target.
-    pub fn of(rule: Rule, shown: impl Fn(&str) -> String) -> Self {
-        let conditions = rule.conditions;
-        let percent = |points: u16| f64::from(points) / POINTS_OF_ONE;
-        Self {
-            device: conditions.devices.iter().map(Device::name).collect(),
-            language: conditions.languages,
-            country: conditions.places,
-            valid_since: conditions.since.map(Second::moment),
-            valid_until: conditions.until.map(Second::moment),
-            query: conditions
-                .query
-                .map(|(name, value)| QueryBody { name, value }),
-            percent: conditions.points.map(percent),
-            variant: conditions.variant,
-            long_url: shown(&rule.target),
-        }
+    pub fn of(rule: &Rule, shown: impl Fn(&str) -> String) -> Self {
+        Self(rule.members(shown))
     }
 }

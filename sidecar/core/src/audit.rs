@@ -4,15 +4,17 @@
 //! the other. Entries are never changed. They hold no secrets, and of targets and recipients no
 //! more than the change concerned.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use vocabulary::{CampaignId, Code};
+use vocabulary::{CampaignId, Code, Instead};
 
 use crate::campaign::Campaign;
 use crate::link::Link;
 use crate::named;
+use crate::plan::{INSTEAD_NAMES, Plan};
 
 named! {
     /// An audited action. Its name is the kind of its subject, then the verb.
@@ -171,6 +173,20 @@ impl ChangedBy {
 /// Members of a campaign by the API's names. Its pause and its end are actions.
 fn members(campaign: &Campaign) -> Map<String, Value> {
     let defaults = &campaign.defaults;
+    let plan = campaign.plan.as_deref();
+    let shown = |target: &str| campaign.target.named(target);
+    let rules: Vec<_> = plan.map(Plan::rules).unwrap_or_default();
+    let rules: Vec<_> = rules.iter().map(|rule| rule.members(shown)).collect();
+    let preview = plan.and_then(Plan::preview).map(|it| {
+        let parts = [
+            ("title", it.title),
+            ("description", it.description),
+            ("image", it.image),
+        ];
+        let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
+        parts.collect::<HashMap<_, _>>()
+    });
+    let instead = Instead::ALL.map(|of| json!(plan.and_then(|it| it.instead(of)).map(shown)));
     let members = [
         ("name", json!(campaign.name)),
         ("longUrl", json!(campaign.target.with_names())),
@@ -185,10 +201,12 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
             "clickId",
             json!(campaign.click_id.as_ref().map(|it| it.name())),
         ),
-        // As it is stored: the rules are too many for a member each.
-        ("plan", json!(campaign.plan.as_ref().map(|it| it.text()))),
+        ("rules", json!(rules)),
+        ("preview", json!(preview)),
     ];
-    let members = members.into_iter();
+    let members = members
+        .into_iter()
+        .chain(INSTEAD_NAMES.into_iter().zip(instead));
     members
         .map(|(name, value)| (name.to_owned(), value))
         .collect()

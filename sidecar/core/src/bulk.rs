@@ -70,7 +70,8 @@ impl From<Refusal> for BulkOutcome {
             Refusal::Revoked | Refusal::OtherRevision { .. } => Self::Revoked,
             Refusal::NeverValid => Self::NeverValid,
             Refusal::PlanTooLong => Self::PlanTooLong,
-            Refusal::OfCampaign => Self::OfCampaign,
+            // A job ends no test.
+            Refusal::OfCampaign | Refusal::NoVariant { .. } => Self::OfCampaign,
             Refusal::OfNoCampaign => Self::OfNoCampaign,
         }
     }

@@ -17,7 +17,7 @@ use vocabulary::{
 pub use crate::link::ParameterValues;
 use crate::link::since_1970;
 use crate::plan::{self, Plan, PlanChange};
-use crate::revised::{self, Revised, overwrite, revised};
+use crate::revised::{self, Refusal, Revised, overwrite, revised};
 use crate::target::Target;
 pub use click::{ClickParameter, ClickParameterError};
 pub use defaults::CampaignDefaults;
@@ -130,7 +130,9 @@ impl Campaign {
     /// Applies a change.
     pub fn change(self, change: &CampaignChange, now: Timestamp) -> CampaignEdit {
         let change = change.clone();
-        self.edited(now, |campaign| {
+        let is_planned =
+            change.target.is_some() || change.click_id.is_some() || !change.plan.is_empty();
+        let edit = self.edited(now, |campaign| {
             overwrite!(campaign, change: name, target, redirect_status, forward_query);
             overwrite!(campaign, change: validity, note, defaults, max_links);
             let before = campaign.click_id.as_ref().map(|it| it.name().to_owned());
@@ -144,12 +146,21 @@ impl Campaign {
                 Some(false) => campaign.paused_at = None,
                 None => {}
             }
-        })
+        });
+        match edit {
+            CampaignEdit::Changed(campaign) if is_planned && !campaign.plan_fits() => {
+                CampaignEdit::Refused(Refusal::PlanTooLong)
+            }
+            edit => edit,
+        }
     }
 
-    /// Ends an A/B test: the target of a variant becomes that of the campaign. Without variants, or one of this name, the
-    /// campaign stays as it is.
+    /// Ends an A/B test: the target of a variant becomes that of the campaign. Without variants, the
+    /// campaign stays as it is; a name of none of them is refused.
     pub fn win(self, variant: &str, now: Timestamp) -> CampaignEdit {
+        if let Some(names) = plan::missing_variant(self.plan.as_deref(), variant) {
+            return CampaignEdit::Refused(Refusal::NoVariant { names });
+        }
         let ended = self.plan.as_ref().and_then(|plan| plan.ended(variant));
         let names = || self.target.names().to_vec();
         let change = ended.map_or_else(CampaignChange::default, |ended| CampaignChange {
@@ -169,6 +180,13 @@ impl Campaign {
     pub fn plan_anew(&mut self, change: &PlanChange) {
         let text = change.text_after(self.plan.as_deref());
         self.plan = Plan::of_campaign(text, &self.target, self.click_id.as_ref());
+    }
+
+    /// Reports whether its record can have its plan.
+    pub fn plan_fits(&self) -> bool {
+        let has_click_id = self.click_id.is_some();
+        let plan = self.plan.as_ref();
+        plan.is_none_or(|plan| plan.fits_campaign(has_click_id))
     }
 
     /// The record that stands for the campaign in Redis.

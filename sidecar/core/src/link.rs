@@ -278,11 +278,14 @@ impl Link {
         }
     }
 
-    /// Ends an A/B test: the target of a variant becomes that of the link. Without variants, or one of this name, the link
-    /// stays as it is.
+    /// Ends an A/B test: the target of a variant becomes that of the link. Without variants, the link
+    /// stays as it is; a name of none of them is refused.
     pub fn win(self, variant: &str, now: Timestamp) -> Edit {
         if self.destination.campaign().is_some() {
             return Edit::Refused(Refusal::OfCampaign);
+        }
+        if let Some(names) = plan::missing_variant(self.plan.as_deref(), variant) {
+            return Edit::Refused(Refusal::NoVariant { names });
         }
         let ended = self.plan.as_ref().and_then(|plan| plan.ended(variant));
         let change = ended.map_or_else(Change::default, |ended| Change {

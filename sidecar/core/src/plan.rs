@@ -21,8 +21,8 @@ use crate::campaign::{CampaignTarget, ClickParameter};
 use crate::link::{Destination, ParameterValues};
 use crate::target::Target;
 
-pub use rule::{Conditions, Rule, RuleError, check_rules};
-pub use variants::{Ended, Variant, variants_text};
+pub use rule::{Conditions, POINTS_OF_ONE, Rule, RuleError, check_rules};
+pub use variants::{Ended, Variant, missing_variant, variants_text};
 
 /// The names of the targets instead of an answer in the API, in the order of [`Instead::ALL`].
 pub const INSTEAD_NAMES: [&str; 3] = ["expiredTarget", "pausedTarget", "notYetTarget"];
@@ -245,6 +245,26 @@ impl PlanChange {
     /// Reports whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The new rules whose periods have no part in that of their link or campaign, each with its place; those of `present`
+    /// may stay.
+    pub fn out_of_period(
+        &self,
+        of_all: Validity,
+        present: Option<&Plan>,
+    ) -> Vec<(usize, RuleError)> {
+        let Some(text) = &self.rules else {
+            return Vec::new();
+        };
+        let present = present.map(Plan::rules).unwrap_or_default();
+        let rules = sections(text).rules().map(Rule::of_record).enumerate();
+        let new = rules.filter(|(_, rule)| !present.contains(rule));
+        new.filter_map(|(place, rule)| {
+            let error = rule::check_period(&rule.conditions, of_all).err()?;
+            Some((place, error))
+        })
+        .collect()
     }
 
     /// The change that makes a stored plan out of none.

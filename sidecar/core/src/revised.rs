@@ -14,7 +14,7 @@ pub enum Edit<T> {
 }
 
 /// Reason for which a link or a campaign is not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is revoked, which is final.
     Revoked,
@@ -29,6 +29,11 @@ pub enum Refusal {
     OfCampaign,
     /// The plan would be longer than a record can have.
     PlanTooLong,
+    /// The winner of an A/B test is none of its variants.
+    NoVariant {
+        /// The names of the variants, in their order.
+        names: Vec<String>,
+    },
     /// The link belongs to no campaign that could have parameters.
     OfNoCampaign,
 }

@@ -18,7 +18,7 @@ use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::{KeyPolicy, Scope};
 use shortlink_core::campaign::{
-    Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget, ClickParameter,
+    Campaign, CampaignChange, CampaignDefaults, CampaignTarget, ClickParameter,
 };
 use shortlink_core::link::Second;
 use shortlink_core::plan::PlanChange;
@@ -32,7 +32,7 @@ use vocabulary::{CampaignId, Validity};
 use super::app::{App, SharedApp};
 use super::auth::{MayReadCampaigns, MayWriteCampaigns, own_ids};
 use super::extract::{Domains, JsonObject, in_path};
-use super::link_members::{PLAN_TOO_LONG, check_codes, read_plan};
+use super::link_members::{check_codes, check_periods, read_plan};
 use super::operation::parameter::{number, of, parameters};
 use super::operation::{Operation, operations};
 use super::problem::Problem;
@@ -120,6 +120,7 @@ async fn create(
     );
     let bounds = (given.valid_since, given.valid_until);
     let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
+    check_periods(&mut fields, &plan, validity.unwrap_or_default(), None);
     let defaults = given.defaults.map(|members| {
         let owners = Owners {
             campaign: None,
@@ -144,7 +145,9 @@ async fn create(
         ..Campaign::new(name, target, key, app.clock.now())
     };
     new.plan_anew(&plan);
-    check_plan(&new)?;
+    if !new.plan_fits() {
+        return Err(CampaignError::PlanTooLong.into());
+    }
     let stored = app.campaigns.create(new).await?;
     let location = format!("/v1/campaigns/{}", stored.campaign.id);
     let body = Json(WrittenBody::new(&stored, &caller, &app));
@@ -227,11 +230,14 @@ async fn change(
         read_defaults(&app, &mut fields, members, &caller.key().policy, check)
     });
     let bounds = (given.valid_since, given.valid_until);
+    let validity = check_validity(&mut fields, present.validity, bounds, app.clock.now());
+    let period = validity.unwrap_or(present.validity);
+    check_periods(&mut fields, &plan, period, present.plan.as_deref());
     let change = CampaignChange {
         name: given.name,
         redirect_status: given.redirect_status,
         forward_query: given.forward_query,
-        validity: check_validity(&mut fields, present.validity, bounds, app.clock.now()),
+        validity,
         paused: None,
         note: given.note,
         defaults,
@@ -241,9 +247,6 @@ async fn change(
         plan,
     };
     fields.finish()?;
-    if let CampaignEdit::Changed(changed) = present.change(&change, app.clock.now()) {
-        check_plan(&changed)?;
-    }
     let changed = app.campaigns.change(id, change, &caller.key().id);
     answer_found(changed.await, &caller, &app)
 }
@@ -366,17 +369,6 @@ fn read_campaign_plan(
             _ => Ok(parsed.template().to_owned()),
         }
     })
-}
-
-/// Checks that the record of a campaign can have its plan.
-fn check_plan(campaign: &Campaign) -> Result<(), Problem> {
-    let has_click_id = campaign.click_id.is_some();
-    match &campaign.plan {
-        Some(plan) if !plan.fits_campaign(has_click_id) => {
-            Err(Problem::invalid("/rules", PLAN_TOO_LONG))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Checks that the target of a campaign can have the parameter with a click id.

@@ -149,7 +149,7 @@ impl TriedBody {
         Self {
             outcome,
             unmet,
-            rule: RuleBody::of(tried.rule.clone(), str::to_owned),
+            rule: RuleBody::of(&tried.rule, str::to_owned),
         }
     }
 }

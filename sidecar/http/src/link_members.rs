@@ -11,7 +11,7 @@ use shortlink_api::rules::PlanMembers;
 use shortlink_core::api_key::KeyPolicy;
 use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
-use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
+use shortlink_core::link::{Change, Dedupe, Destination, Second, is_never_valid};
 use shortlink_core::plan::{
     INSTEAD_NAMES, Plan, PlanChange, Rule, Variant, preview_text, rules_text, variants_text,
 };
@@ -21,7 +21,7 @@ use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
 use vocabulary::plan::MAX_RULES;
 use vocabulary::preview::{MAX_IMAGE_LENGTH, is_image};
-use vocabulary::{Preview, RedirectStatus};
+use vocabulary::{Preview, RedirectStatus, Validity};
 
 use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
@@ -65,6 +65,10 @@ pub(super) fn read_members(
     }
     if is_never_valid(change.valid_since.flatten(), change.valid_until.flatten()) {
         fields.refuse("validUntil", "must be later than validSince");
+    }
+    if usage == Usage::New {
+        let period = period(change.valid_since.flatten(), change.valid_until.flatten());
+        check_periods(fields, &plan, period, None);
     }
     Change {
         target,
@@ -187,6 +191,34 @@ fn check_image(app: &App, text: &str, own: &OwnHosts, caller: &Caller) -> Result
     let image = image.as_str();
     let must = || format!("must be an https URL of at most {MAX_IMAGE_LENGTH} bytes");
     is_image(image).then(|| image.to_owned()).ok_or_else(must)
+}
+
+/// The period between two bounds; always if it would end before it begins, which is a fault of its own.
+pub(super) fn period(since: Option<Second>, until: Option<Second>) -> Validity {
+    let bound = |second: Option<Second>| second.map(Second::non_zero);
+    Validity::new(bound(since), bound(until)).unwrap_or_default()
+}
+
+/// Checks that the new rules can match in the period of their link or campaign. Rules of `present` that a change repeats
+/// may be over.
+pub(super) fn check_periods(
+    fields: &mut Fields,
+    plan: &PlanChange,
+    period: Validity,
+    present: Option<&Plan>,
+) {
+    // With a fault, rules are missing from the list.
+    if fields.is_refused("rules") {
+        return;
+    }
+    for (place, error) in plan.out_of_period(period, present) {
+        let place = place.to_string();
+        let path: Vec<&str> = ["rules", &*place]
+            .into_iter()
+            .chain(error.member())
+            .collect();
+        fields.refuse_at(&path, error.to_string());
+    }
 }
 
 fn check_target(

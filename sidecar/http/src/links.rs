@@ -37,7 +37,8 @@ use super::idempotency::{
     IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
 };
 use super::link_members::{
-    LengthsFrom, check_short_domain, not_created, read_members, read_new_link,
+    LengthsFrom, check_periods, check_short_domain, not_created, period, read_members,
+    read_new_link,
 };
 use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, operations};
@@ -190,9 +191,17 @@ async fn change(
         values,
         ..read_members(&app, &mut fields, &domains.own, &caller, Usage::Patch)
     };
-    if change.domain.as_ref().is_some_and(Option::is_some) {
+    if change.plan.rules.is_some() || change.domain.as_ref().is_some_and(Option::is_some) {
         let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
         check_short_domain(&mut fields, &change, &domains, Owners::of(&link));
+        let since = change.valid_since.unwrap_or(link.valid_since);
+        let until = change.valid_until.unwrap_or(link.valid_until);
+        check_periods(
+            &mut fields,
+            &change.plan,
+            period(since, until),
+            link.plan.as_deref(),
+        );
     }
     fields.finish()?;
     let of_campaign = [

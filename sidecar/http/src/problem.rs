@@ -277,6 +277,13 @@ impl Problem {
         Self::validation(Vec::new()).at(pointer, detail)
     }
 
+    /// 422: the winner of an A/B test is none of its variants.
+    fn no_variant(names: &[String]) -> Self {
+        let names = names.join(", ");
+        let detail = format!("must be one of the variants {names}, or empty for longUrl");
+        Self::invalid("/variant", detail)
+    }
+
     /// 429: too many attempts to sign in.
     pub(super) fn too_many_sign_ins(error: ChargeError) -> Self {
         let mut problem = Self::from(error);
@@ -351,6 +358,8 @@ impl From<CampaignError> for Problem {
     fn from(error: CampaignError) -> Self {
         match error {
             CampaignError::Revoked => Self::campaign_revoked(),
+            CampaignError::PlanTooLong => Self::invalid("/rules", PLAN_TOO_LONG),
+            CampaignError::NoVariant { names } => Self::no_variant(&names),
             CampaignError::Store(error) => error.into(),
         }
     }
@@ -374,6 +383,7 @@ impl From<LinkError> for Problem {
                 Refusal::OfCampaign => {
                     Self::invalid("", "the link's campaign defines its target and redirect")
                 }
+                Refusal::NoVariant { names } => Self::no_variant(&names),
                 Refusal::OfNoCampaign => Self::invalid("/parameters", "is for links of campaigns"),
             },
             LinkError::Forgotten { .. } => Self::forgotten(),

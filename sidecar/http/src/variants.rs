@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use shortlink_api::fields::Fields;
 use shortlink_api::members::{Members, Usage};
 use shortlink_api::variants::{Winner, WinnerMembers};
-use shortlink_core::plan::Plan;
 use shortlink_core::ports::Counted;
 use shortlink_core::variants::{Proportion, VariantResult, leader};
 
@@ -54,19 +53,11 @@ fn ends(operation: Operation) -> Operation {
         .takes_json::<Winner, 1>([("variant", json!({ "variant": "b" }))])
 }
 
-/// Reads the name of the winner; without variants there is nothing to choose from.
-fn winner(body: Map<String, Value>, plan: Option<&Plan>) -> Result<String, Problem> {
+/// Reads the name of the winner.
+fn winner(body: Map<String, Value>) -> Result<String, Problem> {
     let mut fields = Fields::new(body);
     let given = WinnerMembers::read(&mut fields, Usage::New).variant;
     let variant = fields.required("variant", given);
-    let names = plan.map(Plan::variants).unwrap_or_default();
-    if let Some(variant) = &variant
-        && !(names.is_empty() || variant.is_empty() || names.contains(variant))
-    {
-        let names = names.join(", ");
-        let detail = format!("must be one of the variants {names}, or empty for longUrl");
-        fields.refuse("variant", detail);
-    }
     fields.finish()?;
     variant.ok_or_else(Problem::internal)
 }
@@ -80,8 +71,7 @@ async fn of_link(
     IfMatch(expected): IfMatch,
     JsonObject(body): JsonObject,
 ) -> Result<Response<Body>, Problem> {
-    let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
-    let variant = winner(body, link.plan.as_deref())?;
+    let variant = winner(body)?;
     let editor = links::edited_by(&caller, expected);
     let ended = app.links.win(&code, variant, editor).await;
     links::answer_found(ended, &app, &caller, &domains).await
@@ -94,9 +84,7 @@ async fn of_campaign(
     CampaignInPath(id): CampaignInPath,
     JsonObject(body): JsonObject,
 ) -> Result<Json<campaigns::WrittenBody>, Problem> {
-    let campaign = app.store.find_campaign(id).await?;
-    let campaign = campaign.ok_or_else(no_such_campaign)?;
-    let variant = winner(body, campaign.plan.as_deref())?;
+    let variant = winner(body)?;
     let ended = app.campaigns.win(id, variant, &caller.key().id).await;
     campaigns::answer_found(ended, &caller, &app)
 }

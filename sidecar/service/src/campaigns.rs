@@ -6,7 +6,7 @@ use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::campaign::{Campaign, CampaignChange, CampaignEdit};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{CampaignEditor, Delivery, StoreError};
-use shortlink_core::revised::Revised;
+use shortlink_core::revised::{Refusal, Revised};
 use shortlink_store::Store;
 use vocabulary::CampaignId;
 
@@ -42,7 +42,7 @@ impl Campaigns {
     /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
     ///
     /// # Errors
-    /// Fails if the campaign is revoked or the store fails.
+    /// Fails if the campaign is revoked, its plan would be too long, or the store fails.
     pub async fn change(
         &self,
         id: CampaignId,
@@ -63,7 +63,7 @@ impl Campaigns {
     /// this has no effect and is no error.
     ///
     /// # Errors
-    /// Fails if the campaign is revoked or the store fails.
+    /// Fails if the campaign is revoked, the variant is none of the test, or the store fails.
     pub async fn win(
         &self,
         id: CampaignId,
@@ -106,7 +106,11 @@ impl Campaigns {
             Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
                 Ok(Some(self.deliver(campaign).await))
             }
-            Some(CampaignEdit::Refused(_)) => Err(CampaignError::Revoked),
+            Some(CampaignEdit::Refused(refusal)) => Err(match refusal {
+                Refusal::PlanTooLong => CampaignError::PlanTooLong,
+                Refusal::NoVariant { names } => CampaignError::NoVariant { names },
+                _ => CampaignError::Revoked,
+            }),
             None => Ok(None),
         }
     }
@@ -126,6 +130,15 @@ pub enum CampaignError {
     /// The campaign is revoked, which is final.
     #[error("the campaign is revoked")]
     Revoked,
+    /// Its rules and targets would be too long together.
+    #[error("the plan of the campaign is too long")]
+    PlanTooLong,
+    /// The winner of an A/B test is none of its variants.
+    #[error("the test has no such variant")]
+    NoVariant {
+        /// The names of the variants.
+        names: Vec<String>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

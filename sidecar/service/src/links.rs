@@ -116,7 +116,7 @@ impl Links {
     /// error.
     ///
     /// # Errors
-    /// Fails if the link is revoked, not as expected or of a campaign, or the store fails.
+    /// Fails if the link is revoked, not as expected or of a campaign, the variant is none of the test, or the store fails.
     pub async fn win(
         &self,
         code: &Code,

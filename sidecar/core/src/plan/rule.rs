@@ -1,10 +1,16 @@
 //! Rules as the API has them.
 
+use std::num::NonZeroU64;
+
+use serde_json::{Map, Value, json};
 use vocabulary::Validity;
-use vocabulary::plan::{self, Condition, Devices, Share, push_condition};
+use vocabulary::plan::{self, Condition, Device, Devices, Share, push_condition};
 
 use super::coverage::covered_by;
 use crate::link::{ParameterValues, Second};
+
+/// The points of one percent.
+pub const POINTS_OF_ONE: f64 = Share::WHOLE as f64 / 100.0;
 
 /// The conditions of a rule, all of which a visitor must meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +104,33 @@ impl Rule {
         share.points.is_some() && share == self.conditions
     }
 
+    /// Its members by the API's names, without the conditions that it has not; `shown` makes the text of its target.
+    pub fn members(&self, shown: impl Fn(&str) -> String) -> Map<String, Value> {
+        let conditions = &self.conditions;
+        let devices: Vec<&str> = conditions.devices.iter().map(Device::name).collect();
+        let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
+        let query = conditions.query.as_ref().map(|(name, value)| match value {
+            None => json!({ "name": name }),
+            Some(value) => json!({ "name": name, "value": value }),
+        });
+        let percent = conditions.points.map(|it| f64::from(it) / POINTS_OF_ONE);
+        let members = [
+            ("device", (!devices.is_empty()).then(|| json!(devices))),
+            ("language", list(&conditions.languages)),
+            ("country", list(&conditions.places)),
+            ("validSince", conditions.since.map(|it| json!(it.moment()))),
+            ("validUntil", conditions.until.map(|it| json!(it.moment()))),
+            ("query", query),
+            ("percent", percent.map(|it| json!(it))),
+            ("variant", conditions.variant.as_ref().map(|it| json!(it))),
+            ("longUrl", Some(json!(shown(&self.target)))),
+        ];
+        let members = members.into_iter();
+        members
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
+    }
+
     pub(super) fn to_section(&self, from: u16) -> Vec<u8> {
         let mut text = self.conditions.write(from);
         text.push(b' ');
@@ -152,6 +185,12 @@ pub enum RuleError {
     /// It would end before it begins.
     #[error("must be later than validSince")]
     NeverValid,
+    /// It would end before the link or campaign begins.
+    #[error("must be later than validSince of the link or campaign: the rule could never match")]
+    BeforeAll,
+    /// It would begin after the link or campaign has ended.
+    #[error("must be before validUntil of the link or campaign: the rule could never match")]
+    AfterAll,
     /// The shares have a sum over 100 percent.
     #[error("must leave the percents of all rules at most 100 together")]
     Over,
@@ -162,10 +201,28 @@ impl RuleError {
     pub fn member(self) -> Option<&'static str> {
         match self {
             Self::Always | Self::Covered(_) => None,
-            Self::NeverValid => Some("validUntil"),
+            Self::NeverValid | Self::BeforeAll => Some("validUntil"),
+            Self::AfterAll => Some("validSince"),
             Self::Over => Some("percent"),
         }
     }
+}
+
+/// Checks that the period of a rule has a part in that of its link or campaign.
+pub(super) fn check_period(conditions: &Conditions, of_all: Validity) -> Result<(), RuleError> {
+    let bound = |second: Option<Second>| second.map(Second::non_zero);
+    let is_apart = |until: Option<NonZeroU64>, since: Option<NonZeroU64>| {
+        until
+            .zip(since)
+            .is_some_and(|(until, since)| until <= since)
+    };
+    if is_apart(bound(conditions.until), of_all.since()) {
+        return Err(RuleError::BeforeAll);
+    }
+    if is_apart(of_all.until(), bound(conditions.since)) {
+        return Err(RuleError::AfterAll);
+    }
+    Ok(())
 }
 
 /// Checks the conditions of rules, in their order; returns the faults with the places of their rules.

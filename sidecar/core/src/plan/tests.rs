@@ -2,10 +2,11 @@ use jiff::Timestamp;
 use vocabulary::plan::{Device, Devices};
 
 use super::*;
+use crate::campaign::{CampaignChange, CampaignEdit};
 use crate::link::{Change, Destination, Edit, Link, Refusal, Second};
 use crate::records::Records;
 use crate::revised::Revised;
-use crate::testing::{link, moment};
+use crate::testing::{campaign, link, moment};
 
 const IOS: &str = "R29:d=i https://apps.example.com/";
 
@@ -418,4 +419,53 @@ fn a_request_with_a_plan_has_a_digest_of_its_own() {
     let planned = parts(instead(Instead::Paused, "https://e.example/"));
     assert_eq!(planned[..none.len()], none);
     assert_eq!(planned.len(), none.len() + 2);
+}
+
+#[test]
+fn changes_of_a_campaign_are_refused_by_the_campaign_that_they_meet() {
+    let now = moment("2026-01-02T00:00:00Z");
+    let long = format!("https://e.example/{}", "a".repeat(8170));
+    let [expired, early] = [Instead::Expired, Instead::NotYet].map(|of| CampaignChange {
+        plan: instead(of, &long),
+        ..CampaignChange::default()
+    });
+    let present = campaign();
+    for change in [&expired, &early] {
+        let alone = present.clone().change(change, now);
+        assert!(matches!(alone, CampaignEdit::Changed(_)));
+    }
+    // Both were read when neither was stored.
+    let CampaignEdit::Changed(present) = present.change(&expired, now) else {
+        panic!("a change");
+    };
+    let second = present.clone().change(&early, now);
+    assert_eq!(second, CampaignEdit::Refused(Refusal::PlanTooLong));
+    // It can be paused all the same.
+    assert!(matches!(present.pause(now), CampaignEdit::Changed(_)));
+
+    let of = |name: &str| {
+        let rules = rules_text(&[rule(share(5000, name), "https://e.example/")]);
+        let plan = PlanChange {
+            rules: Some(rules),
+            ..PlanChange::default()
+        };
+        let change = CampaignChange {
+            plan,
+            ..CampaignChange::default()
+        };
+        match campaign().change(&change, now) {
+            CampaignEdit::Changed(campaign) => campaign,
+            edit => panic!("{edit:?}"),
+        }
+    };
+    let names = vec!["b".to_owned()];
+    let refused = CampaignEdit::Refused(Refusal::NoVariant { names });
+    assert_eq!(of("b").win("a", now), refused);
+    for winner in ["a", ""] {
+        assert!(matches!(of("a").win(winner, now), CampaignEdit::Changed(_)));
+    }
+    assert!(matches!(
+        campaign().win("a", now),
+        CampaignEdit::Unchanged(_)
+    ));
 }

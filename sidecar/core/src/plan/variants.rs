@@ -97,6 +97,14 @@ fn points(weights: &[f64], whole: u16) -> Vec<u16> {
     }
 }
 
+/// The names of the variants if a winner is none of them; the default target, whose name is empty, always can be.
+pub fn missing_variant(plan: Option<&Plan>, winner: &str) -> Option<Vec<String>> {
+    let names = plan.map(Plan::variants).unwrap_or_default();
+    let is_missing =
+        !names.is_empty() && !winner.is_empty() && !names.iter().any(|it| it == winner);
+    is_missing.then_some(names)
+}
+
 impl Plan {
     /// The names of the variants that are shares of all visitors, in the order of their rules.
     pub fn variants(&self) -> Vec<String> {

@@ -20,6 +20,20 @@ async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
     service
         .call(&service.campaigner, "PATCH", &path, Some(renamed))
         .await;
+    let planned = json!({
+        "rules": [{
+            "device": ["ios"], "country": ["DE"], "validUntil": "2027-01-01T00:00:00Z",
+            "query": {"name": "a"}, "percent": 12.5, "variant": "b", "longUrl": "https://e.example/{member}",
+        }],
+        "expiredTarget": "https://e.example/{member}/ended",
+        "preview": {"title": "Spring", "image": "https://e.example/i.png"},
+    });
+    let cleared = json!({"rules": null});
+    for body in [planned.clone(), cleared] {
+        service
+            .call(&service.campaigner, "PATCH", &path, Some(body))
+            .await;
+    }
     for what in ["pause", "resume"] {
         post(&service, &format!("{path}/{what}")).await;
     }
@@ -67,9 +81,15 @@ async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
             "campaign.resume",
             "campaign.pause",
             "campaign.change",
+            "campaign.change",
+            "campaign.change",
             "campaign.create"
         ]
     );
-    assert_eq!(of_campaign[3].1, json!({"revision": 2, "name": "Easter"}));
-    assert_eq!(of_campaign[4].1["longUrl"], TEMPLATE);
+    assert_eq!(of_campaign[3].1, json!({"revision": 4, "rules": []}));
+    let mut detail = planned;
+    detail["revision"] = json!(3);
+    assert_eq!(of_campaign[4].1, detail);
+    assert_eq!(of_campaign[5].1, json!({"revision": 2, "name": "Easter"}));
+    assert_eq!(of_campaign[6].1["longUrl"], TEMPLATE);
 }

@@ -168,6 +168,68 @@ async fn faults_of_rules_are_reported_at_their_place() {
 }
 
 #[tokio::test]
+async fn rules_outside_the_validity_of_their_link_or_campaign_are_refused() {
+    let service = Service::new().await;
+    let year = |year: u32| format!("{year}-01-01T00:00:00Z");
+    let rule = |member: &str, at: &str| json!({member: at, "longUrl": "https://e.example/"});
+    let early = rule("validUntil", &year(2027));
+    let late = rule("validSince", &year(2028));
+    let within = json!({"validSince": year(2026), "validUntil": year(2028), "longUrl": "https://e.example/"});
+    let new = |rules: &[&Value]| {
+        json!({
+            "name": "Spring", "longUrl": "https://example.com/{code}", "rules": rules,
+            "validSince": year(2027), "validUntil": year(2028),
+        })
+    };
+    let pointers = |answer: Answer| -> Vec<String> {
+        let errors = answer.json()["errors"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let pointers = errors
+            .iter()
+            .map(|it| it["pointer"].as_str().expect("text").to_owned());
+        pointers.collect()
+    };
+    for (key, all, path) in [
+        (&service.writer, "/v1/links", "/v1/links/a"),
+        (&service.campaigner, "/v1/campaigns", "/v1/campaigns/1"),
+    ] {
+        let call = async |method: &str, path: &str, mut body: Value| {
+            if all == "/v1/links" && method == "POST" {
+                body["longUrl"] = json!("https://example.com/");
+                body["customSlug"] = json!("a");
+                body.as_object_mut().expect("an object").remove("name");
+            }
+            service.call(key, method, path, Some(body)).await
+        };
+        let answer = call("POST", all, new(&[&within, &early, &late])).await;
+        assert_eq!(answer.status, 422);
+        let expected = ["/rules/1/validUntil", "/rules/2/validSince"];
+        assert_eq!(pointers(answer), expected);
+        assert_eq!(call("POST", all, new(&[&within])).await.status, 201);
+
+        // A change compares with the validity after it, and lets rules stay.
+        let change = async |body: Value| call("PATCH", path, body).await;
+        assert_eq!(
+            pointers(change(json!({"rules": [late]})).await),
+            ["/rules/0/validSince"]
+        );
+        assert_eq!(
+            pointers(change(json!({"rules": [early]})).await),
+            ["/rules/0/validUntil"]
+        );
+        let longer = json!({"rules": [within, late], "validUntil": null});
+        assert_eq!(change(longer).await.status, 200);
+        assert_eq!(change(json!({"validUntil": year(2028)})).await.status, 200);
+        let kept = json!({"rules": [late, {"device": ["ios"], "longUrl": "https://e.example/"}]});
+        assert_eq!(change(kept).await.status, 200);
+        assert_eq!(change(json!({"rules": null})).await.status, 200);
+        assert_eq!(change(json!({"rules": [late]})).await.status, 422);
+    }
+}
+
+#[tokio::test]
 async fn variants_divide_visitors_by_weight_until_one_wins() {
     let service = Service::new().await;
     let variant = |name: &str, weight: f64, target: &str| json!({"name": name, "weight": weight, "longUrl": target});
