@@ -18,7 +18,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
         && let Some(state) = RequestState::find(request)
         && state.source.get() == Source::Fallback
     {
-        let status = request.status();
+        let status = state.status(request);
         state.leave_fallback(status);
         let counter = match status {
             // A doubtful 410 is not the fallback's.

@@ -239,13 +239,16 @@ fn add_variables(conf: &mut Conf) -> Set {
     let index = |name: &str| conf.variable_index(name.as_bytes()).ok_or_else(refused);
     let (code, click) = (index(variables::CODE)?, index(variables::CLICK)?);
     let (followed, variant) = (index(variables::FOLLOWED)?, index(variables::VARIANT)?);
-    let preview = index(variables::PREVIEW)?;
+    let (preview, unknown) = (index(variables::PREVIEW)?, index(variables::UNKNOWN)?);
+    let status = index(variables::UPSTREAM_STATUS)?;
     if let Some(main) = conf.main_mut::<Settings>() {
         main.code_variable = Some(code);
         main.click_variable = Some(click);
         main.code_header = Some(followed);
         main.variant_header = Some(variant);
         main.preview_header = Some(preview);
+        main.unknown_header = Some(unknown);
+        main.upstream_status = Some(status);
     }
     Ok(())
 }

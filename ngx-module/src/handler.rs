@@ -136,8 +136,14 @@ fn refuse(request: &Request, outcome: Outcome) -> Status {
     match outcome {
         Outcome::Method => respond::method_not_allowed(request),
         Outcome::Limited => respond::too_many(request),
-        _ => respond::not_found(request),
+        _ => unknown(request, state),
     }
+}
+
+/// Answers a request for a link that certainly does not exist.
+fn unknown(request: &Request, state: &RequestState) -> Status {
+    state.is_unknown.set(true);
+    respond::not_found(request)
 }
 
 /// Refuses a request whose address is over its limit of misses: the answer is the same whether the link exists or not.
@@ -238,7 +244,10 @@ fn no_link(
                 misses::charge(request, Limiting::of(state));
             }
             settle(state, Outcome::Unknown, source);
-            respond::not_found(request)
+            match answer {
+                OwnedAnswer::Unknown => unknown(request, state),
+                _ => respond::not_found(request),
+            }
         }
         OwnedAnswer::Miss(reason) => {
             // The fallback is asked for all of them.
@@ -278,7 +287,7 @@ fn miss(request: &Request, state: &RequestState, reason: MissReason, source: Sou
         };
         settle(state, outcome, source);
         return match reason {
-            MissReason::Absent => respond::not_found(request),
+            MissReason::Absent => unknown(request, state),
             _ => respond::unavailable(request),
         };
     };

@@ -128,7 +128,7 @@ pub(crate) fn on_log(request: &Request) -> Status {
         && let Some(Outcome::Miss | Outcome::Unavailable) = state.outcome.get()
         && let Some(limit) = limit(request, Limiting::of(state))
     {
-        let status = fallback_status(request, limit.conf);
+        let status = state.status(request);
         let is_link = matches!(status, 301..=303 | 307 | 308 | 410) || state.is_preview(request);
         match (state.is_charged.get(), status) {
             (false, 404) if !state.is_free.get() => charge(request, Limiting::of(state)),
@@ -144,16 +144,6 @@ pub(crate) fn on_log(request: &Request) -> Status {
         }
     }
     Status::OK
-}
-
-/// The status of the fallback's answer: of the server it asked, since `error_page` may have made a
-/// redirect of its 404, else of the answer.
-fn fallback_status(request: &Request, conf: &MissLimitConf) -> usize {
-    let asked = request.variable(conf.upstream_status).unwrap_or_default();
-    match asked.ends_with(b"404") {
-        true => 404,
-        false => request.status(),
-    }
 }
 
 /// Returns whether the variable of `exempt=` has a value other than the empty text and `0`.

@@ -69,6 +69,10 @@ pub(crate) struct MainConf {
     pub(crate) code_header: Option<VariableIndex>,
     /// The variable with the variant that the fallback has chosen.
     pub(crate) variant_header: Option<VariableIndex>,
+    /// The variable with the status of the server that the fallback has asked.
+    pub(crate) upstream_status: Option<VariableIndex>,
+    /// The variable that is 1 if the fallback knows that there is no link.
+    pub(crate) unknown_header: Option<VariableIndex>,
     /// The variable that is 1 if the fallback has answered with the page of a preview.
     pub(crate) preview_header: Option<VariableIndex>,
     /// True if a location has `shortlink_status`.
@@ -127,6 +131,8 @@ impl Default for MainConf {
             click_variable: None,
             code_header: None,
             variant_header: None,
+            upstream_status: None,
+            unknown_header: None,
             preview_header: None,
             has_status: false,
             locations: Vec::new(),

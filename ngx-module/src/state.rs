@@ -12,9 +12,10 @@ use resolver::{MissReason, Outcome, PathCode, Source, Ticket};
 
 use crate::nginx::pool::PoolText;
 use crate::nginx::request::{Request, State};
+use crate::nginx::variable::VariableIndex;
 use crate::settings::redis::RedisNumber;
 use crate::settings::zones::MissLimiting;
-use crate::settings::{Recording, Settings, VisitAddress};
+use crate::settings::{MainConf, Recording, Settings, VisitAddress};
 use crate::worker::{self, Wait};
 
 /// The status that nginx logs when a client has left.
@@ -45,6 +46,8 @@ pub(crate) struct RequestState {
     variant: Cell<PoolText>,
     /// The page of the link's preview for a preview agent, in the request's pool; empty without one.
     page: Cell<PoolText>,
+    /// True if this worker knows that there is no link.
+    pub(crate) is_unknown: Cell<bool>,
     /// The place in the waiting queue, while there is one.
     pub(crate) ticket: Cell<Option<Ticket>>,
     /// True if the client's address was over its limit of misses when the request came.
@@ -83,6 +86,7 @@ impl RequestState {
             click_at: Cell::new(0),
             variant: Cell::new(PoolText::EMPTY),
             page: Cell::new(PoolText::EMPTY),
+            is_unknown: Cell::new(false),
             ticket: Cell::new(None),
             is_limited: Cell::new(false),
             is_charged: Cell::new(false),
@@ -188,14 +192,32 @@ impl RequestState {
     /// Returns whether the answer is the page of a preview: that of this worker, or of the fallback.
     pub(crate) fn is_preview(&self, request: &Request) -> bool {
         let is_page = match self.source.get() {
-            Source::Fallback => {
-                let conf = request.main_settings::<Settings>();
-                let index = conf.and_then(|conf| conf.preview_header);
-                index.is_some_and(|index| request.is_true(index))
-            }
+            Source::Fallback => says(request, |conf| conf.preview_header),
             _ => !self.page().is_empty(),
         };
         is_page && request.status() == 200
+    }
+
+    /// Returns whether it is certain that there is no link, now or later: to this worker, or to the fallback.
+    pub(crate) fn is_unknown(&self, request: &Request) -> bool {
+        match self.source.get() {
+            Source::Fallback => {
+                self.status(request) == 404 && says(request, |conf| conf.unknown_header)
+            }
+            _ => self.is_unknown.get(),
+        }
+    }
+
+    /// The status of the answer; of the fallback's 404 that of the server that it asked, since `error_page` may have made
+    /// a redirect of it.
+    pub(crate) fn status(&self, request: &Request) -> usize {
+        let conf = request.main_settings::<Settings>();
+        let index = conf.and_then(|conf| conf.upstream_status);
+        let asked = index.and_then(|index| request.variable(index));
+        match self.source.get() {
+            Source::Fallback if asked.is_some_and(|asked| asked.ends_with(b"404")) => 404,
+            _ => request.status(),
+        }
     }
 
     /// Notes that the request does not wait for the fallback any more, if it did; `status` is that of the answer.
@@ -219,6 +241,12 @@ impl RequestState {
             worker::cancel(self.redis, ticket);
         }
     }
+}
+
+/// Returns whether a header of the fallback's answer is there, by its variable.
+fn says(request: &Request, header: fn(&MainConf) -> Option<VariableIndex>) -> bool {
+    let index = request.main_settings::<Settings>().and_then(header);
+    index.is_some_and(|index| request.is_true(index))
 }
 
 impl State for RequestState {

@@ -10,6 +10,7 @@
 //! | `$shortlink_url` | the short URL that is asked for, without query and glued text |
 //! | `$shortlink_domain` | the domain that the request's host is, or is below |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
+//! | `$shortlink_unknown_target` | where `domains.conf` sends the visitor of a code without a link; empty for any other |
 //! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
@@ -44,6 +45,7 @@ enum Shown {
     Url,
     Domain,
     DomainState,
+    UnknownTarget,
     RetiredTarget,
     RetiredPage,
     ActiveBase,
@@ -63,7 +65,7 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 15] = [
+const VARIABLES: [(&str, Shown); 16] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_variant", Shown::Variant),
@@ -72,6 +74,7 @@ const VARIABLES: [(&str, Shown); 15] = [
     ("shortlink_url", Shown::Url),
     ("shortlink_domain", Shown::Domain),
     ("shortlink_domain_state", Shown::DomainState),
+    ("shortlink_unknown_target", Shown::UnknownTarget),
     ("shortlink_retired_target", Shown::RetiredTarget),
     ("shortlink_retired_page", Shown::RetiredPage),
     ("shortlink_active_base", Shown::ActiveBase),
@@ -97,6 +100,12 @@ pub(crate) const VARIANT: &str = "upstream_http_x_shortlink_variant";
 /// The name of nginx' variable that is 1 if the fallback has answered with the page of a preview.
 pub(crate) const PREVIEW: &str = "upstream_http_x_shortlink_preview";
 
+/// The name of nginx' variable that is 1 if the fallback knows that there is no link.
+pub(crate) const UNKNOWN: &str = "upstream_http_x_shortlink_unknown";
+
+/// The name of nginx' variable with the status of the server that the fallback has asked.
+pub(crate) const UPSTREAM_STATUS: &str = "upstream_status";
+
 /// The variables: the name, whether a request may set it, and the number for [`get`].
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, bool, usize)> {
     let row = |(name, shown): (&'static str, Shown)| (name, shown.is_settable(), shown as usize);
@@ -111,6 +120,11 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
         Shown::ActiveBase => Some(domains_of(request)?.bases().as_bytes()),
         Shown::DomainNames => Some(domains_of(request)?.names().as_bytes()),
         Shown::DomainStates => Some(domains_of(request)?.states().as_bytes()),
+        Shown::UnknownTarget => {
+            let target = domain_of(request)?.unknown_target()?;
+            let is_unknown = RequestState::find(request)?.is_unknown(request);
+            is_unknown.then_some(target.as_bytes())
+        }
         Shown::Domain | Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
             domains_of(request)?;
             let domain = domain_of(request);

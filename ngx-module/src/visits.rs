@@ -40,7 +40,8 @@ fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
         Outcome::Miss | Outcome::Unavailable if state.source.get() != Source::Fallback => {
             return None;
         }
-        Outcome::Redirect | Outcome::Miss | Outcome::Unavailable => request.status(),
+        Outcome::Redirect => request.status(),
+        Outcome::Miss | Outcome::Unavailable => state.status(request),
         _ => return None,
     };
     let is_visit = matches!(status, 301..=303 | 307 | 308 | 410) || state.is_preview(request);

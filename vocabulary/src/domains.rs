@@ -60,7 +60,8 @@ impl fmt::Display for DomainError {
                 f,
                 "\"{parameter}\" is not a valid parameter of a domain: allowed are scheme=http, scheme=https, \
                  port=1 to port=65535, weight=1 to weight={MAX_WEIGHT}, campaign=<id>, key=<id>, \
-                 target=<URL that begins with http:// or https://>, page=<file> and certificate=<name>"
+                 target=<URL that begins with http:// or https://>, page=<file>, unknown=<URL> and \
+                 certificate=<name>"
             ),
             Self::Conflict(parameter) => write!(
                 f,

@@ -3,9 +3,7 @@
 use resolver::limit::{Limits, MissLimit, Rate};
 use resolver::vocabulary::number::parse_decimal;
 
-use crate::directives::words::{
-    Set, read_size, read_variable, refuse_twice, shown, variable_index,
-};
+use crate::directives::words::{Set, read_size, read_variable, refuse_twice, shown};
 use crate::nginx::conf::Conf;
 use crate::nginx::variable::VariableIndex;
 use crate::settings::Settings;
@@ -44,7 +42,6 @@ pub(crate) fn set(conf: &mut Conf) -> Set {
             is_strict: read.is_strict,
             bytes: read.bytes,
             exempt: read.exempt,
-            upstream_status: variable_index(conf, b"upstream_status")?,
         }),
     };
     let is_http_block = conf.is_http_block();

@@ -59,8 +59,6 @@ pub(crate) struct MissLimitConf {
     pub(crate) bytes: usize,
     /// The index of the variable of `exempt=`.
     pub(crate) exempt: Option<VariableIndex>,
-    /// The index of `$upstream_status`.
-    pub(crate) upstream_status: VariableIndex,
 }
 
 impl MissLimitConf {

@@ -55,6 +55,9 @@ const URL: &str = "x-shortlink-url";
 /// Says that the answer is the page of a preview, for the visit that nginx records.
 const PREVIEW: &str = "x-shortlink-preview";
 
+/// Says that there is no link, now or later: nginx can redirect such visitors.
+const UNKNOWN: &str = "x-shortlink-unknown";
+
 /// The paths of this operation.
 pub(super) const PATHS: &str = "/resolve/{*path}";
 
@@ -196,8 +199,9 @@ fn respond(
             ([(CLICK, id)], answer).into_response()
         }
         Ok(Answer::Gone) => plain(StatusCode::GONE, "This link is no longer valid.\n"),
-        Ok(Answer::NotYet | Answer::Unknown) => {
-            plain(StatusCode::NOT_FOUND, "There is no such link.\n")
+        Ok(Answer::NotYet) => not_found(),
+        Ok(Answer::Unknown) => {
+            ([(HeaderName::from_static(UNKNOWN), "1")], not_found()).into_response()
         }
         Ok(Answer::Miss(_)) => unavailable(),
         Err(error) => {
@@ -263,6 +267,10 @@ fn with_page(mut redirect: Response<Body>, preview: Preview<'_>, url: &[u8]) -> 
         }
     }
     response
+}
+
+fn not_found() -> Response<Body> {
+    plain(StatusCode::NOT_FOUND, "There is no such link.\n")
 }
 
 fn unavailable() -> Response<Body> {

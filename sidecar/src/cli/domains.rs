@@ -275,6 +275,8 @@ fn remarks(row: &Row<'_>) -> String {
 
 fn state_remarks(domain: &Domain) -> String {
     let base = domain.base();
+    let unknown = domain.unknown_target();
+    let unknown = unknown.map(|target| format!("unknown codes lead to {target}"));
     match (domain.state(), domain.retirement()) {
         (DomainState::Active, _) => {
             let weight = (base.weight != 1).then(|| format!("weight {}", base.weight));
@@ -282,10 +284,10 @@ fn state_remarks(domain: &Domain) -> String {
                 BoundTo::Campaign(id) => format!("only campaign {id}"),
                 BoundTo::Key(id) => format!("only key {id}"),
             });
-            let remarks = [Some(base.url.clone()), weight, bound];
+            let remarks = [Some(base.url.clone()), weight, bound, unknown];
             remarks.into_iter().flatten().collect::<Vec<_>>().join(", ")
         }
-        (DomainState::Serving, _) => String::new(),
+        (DomainState::Serving, _) => unknown.unwrap_or_default(),
         (DomainState::Retired, None) => "410".to_owned(),
         (DomainState::Retired, Some(Retirement::Target(target))) => format!("leads to {target}"),
         (DomainState::Retired, Some(Retirement::Page(page))) => format!("410 with {page}"),
@@ -341,6 +343,7 @@ fn as_json(rows: &[Row<'_>], concerns: &[String]) -> String {
                 "keyId": key,
                 "retiredTarget": target,
                 "retiredPage": page,
+                "unknownTarget": row.domain.unknown_target(),
                 "visitsLastHour": row.visits,
                 "apps": row.apps.systems,
                 "certificate": row.certificate.as_ref().map(Certificate::as_json),

@@ -150,16 +150,20 @@ fn the_table_is_checked_before_it_is_live() {
     make_certificate(&live, &["other.example"], 90);
     set_domains(
         &stack.nginx,
-        "a.example active weight=2 port=8443;\nlocalhost serving;",
+        "a.example active weight=2 port=8443;\nlocalhost serving unknown=https://a.b/;",
     );
     let output = check(&stack, &[]);
     let said = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("https://a.example:8443, weight 2"), "{said}");
+    assert!(
+        said.contains("unknown codes lead to https://a.b/"),
+        "{said}"
+    );
 
     set_domains(
         &stack.nginx,
-        "a.example active;\nsoon.example serving;\nnone.example serving;\n\
+        "a.example active;\nsoon.example serving unknown=https://a.b/;\nnone.example serving;\n\
          wrong.example retired certificate=other.example page=gone.html;",
     );
     let output = check(&stack, &["--json"]);
@@ -183,6 +187,7 @@ fn the_table_is_checked_before_it_is_live() {
     }
     assert_eq!(concerns.len(), 4, "{concerns:?}");
     assert_eq!(told["domains"][0]["visitsLastHour"], json!(0));
+    assert_eq!(told["domains"][1]["unknownTarget"], json!("https://a.b/"));
     assert_eq!(told["domains"][3]["state"], json!("retired"));
 
     // Faults that nginx would refuse, in the same words.

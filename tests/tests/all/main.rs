@@ -84,6 +84,7 @@ mod topologies;
 mod traces;
 mod transfer;
 mod unique;
+mod unknown;
 mod upgrade;
 mod urls;
 mod visits;

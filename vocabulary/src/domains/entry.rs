@@ -76,6 +76,7 @@ pub struct Domain {
     state: DomainState,
     base: Base,
     retirement: Option<Retirement>,
+    unknown: Option<String>,
     certificate: Option<String>,
 }
 
@@ -95,6 +96,7 @@ impl Domain {
             state,
             base: said.base(&lower),
             retirement: said.retirement,
+            unknown: said.unknown,
             certificate: said.certificate,
             name: lower,
         };
@@ -130,6 +132,12 @@ impl Domain {
         self.retirement.as_ref()
     }
 
+    /// Returns where visitors of unknown codes are redirected while it follows links, if the table says so.
+    pub fn unknown_target(&self) -> Option<&str> {
+        let target = self.unknown.as_deref();
+        target.filter(|_| self.state != DomainState::Retired)
+    }
+
     /// Reports whether it stands for all names below one.
     pub fn is_wildcard(&self) -> bool {
         self.name.starts_with("*.")
@@ -162,6 +170,7 @@ struct Said {
     weight: Option<u32>,
     bound: Option<BoundTo>,
     retirement: Option<Retirement>,
+    unknown: Option<String>,
     certificate: Option<String>,
 }
 
@@ -213,6 +222,7 @@ impl Said {
                 let page = Retirement::Page(text(value));
                 self.retirement.replace(page).is_none()
             }
+            b"unknown" if is_servable(value) => self.unknown.replace(text(value)).is_none(),
             b"certificate" if is_name(value) && !value.starts_with(b"*") => {
                 self.certificate.replace(text(value)).is_none()
             }

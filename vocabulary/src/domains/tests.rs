@@ -199,6 +199,9 @@ fn wrong_tables_are_refused() {
         "campaign=0",
         "key=a,b",
         "target=/x",
+        "unknown=",
+        "unknown=/x",
+        "unknown=ftp://a.b/",
         "page=",
         "certificate=../x",
         "certificate=*.x",
@@ -214,10 +217,32 @@ fn wrong_tables_are_refused() {
         ("port=1 port=2", "port=2"),
         ("campaign=1 key=k", "key=k"),
         ("target=http://a.b/ page=p", "page=p"),
+        (
+            "unknown=http://a.b/ unknown=http://a.b/",
+            "unknown=http://a.b/",
+        ),
     ] {
         let error = DomainError::Conflict(second.to_owned());
         let line = ["a.b active ", parameters].concat();
         assert_eq!(table(&[&line]).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn unknown_codes_have_a_target_while_the_domain_follows_links() {
+    let lines = ["a.b active", "c.d serving", "e.f retired", "*.g.h serving"];
+    let lines = lines.map(|line| [line, " unknown=https://www.a.b/ port=81"].concat());
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let domains = table(&lines).expect("a table");
+    for (host, target, base) in [
+        ("a.b", Some("https://www.a.b/"), "https://a.b:81"),
+        ("c.d", Some("https://www.a.b/"), "https://c.d:81"),
+        ("e.f", None, "https://e.f:81"),
+        ("x.y.g.h", Some("https://www.a.b/"), "https://x.y.g.h:81"),
+    ] {
+        let domain = domains.find(host.as_bytes()).expect("a domain");
+        assert_eq!(domain.unknown_target(), target, "{host}");
+        assert_eq!(domain.base_of(host.as_bytes()), base.as_bytes());
     }
 }
 

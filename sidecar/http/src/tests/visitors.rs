@@ -18,6 +18,7 @@ async fn visitors_are_sent_on_or_told_why_not() {
         ("kept", json!({"redirectStatus": 301})),
         ("brief", json!({"validUntil": "2026-06-01T00:00:30Z"})),
         ("gone", json!({})),
+        ("early", json!({"validSince": "2026-07-01T00:00:00Z"})),
     ] {
         let mut body = json!({"longUrl": "https://example.com/a#b", "customSlug": slug});
         for (name, value) in extra.as_object().expect("an object") {
@@ -45,6 +46,7 @@ async fn visitors_are_sent_on_or_told_why_not() {
         ("GET", "kept", 301, target, None, Some("kept")),
         ("GET", "brief", 410, None, Some("no-store"), Some("brief")),
         ("GET", "gone", 410, None, Some("no-store"), Some("gone")),
+        ("GET", "early", 404, None, Some("no-store"), Some("early")),
         ("GET", "nobody", 404, None, Some("no-store"), Some("nobody")),
         ("GET", "Ab3xK9qZ", 404, None, Some("no-store"), None),
         ("GET", "a-b", 404, None, Some("no-store"), None),
@@ -59,6 +61,8 @@ async fn visitors_are_sent_on_or_told_why_not() {
         assert_eq!(answer.status, status, "{method} {path}");
         assert_eq!(answer.header("location"), location, "{method} {path}");
         assert_eq!(answer.header("cache-control"), cache, "{method} {path}");
+        let is_unknown = (status == 404 && path != "early").then_some("1");
+        assert_eq!(answer.header("x-shortlink-unknown"), is_unknown, "{path}");
         assert_ne!(
             answer.header("content-type"),
             Some("application/problem+json")
