@@ -142,3 +142,56 @@ fn a_marketer_gives_rules_and_tries_them_as_a_visitor() {
     assert_eq!(answer.location(), Some("https://app.example/7"));
     browser.assert_sound(&["status of 422", "status of 400"]);
 }
+
+#[test]
+fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
+    let stack = Stack::start();
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    console.open("/console/new", "New link");
+    browser.fill("#f-longUrl", "https://e.example/");
+    browser.click("details:nth-of-type(3) > summary");
+    browser.fill("#f-preview-title", "Sale");
+    browser.fill("#f-preview-description", "50% off");
+    browser.fill("#f-preview-image", "http://e.example/a.png");
+    browser.assert_accessible();
+    browser.assert_fits();
+    browser.click("form .main");
+    browser.text_with("#w-preview-image", "URL of the image: must be an https URL");
+    browser.fill("#f-preview-image", "https://e.example/a.png");
+    browser.click("form .main");
+    browser.text_with("[data-made] h2", "The link is created.");
+    let script = "return document.querySelector('[data-made]').dataset.made";
+    let code = browser.run(script, &[]);
+    let code = code.as_str().expect("a code").to_owned();
+    let path = format!("/v1/links/{code}");
+    let preview = || stack.api("GET", &path, None).json()["preview"].clone();
+    let image = "https://e.example/a.png";
+    let expected = json!({"title": "Sale", "description": "50% off", "image": image});
+    assert_eq!(preview(), expected);
+
+    let page = format!("/console/links/{code}");
+    console.open(&page, &code);
+    browser.text_with(".facts", "Sale · 50% off");
+    browser.choose("#try-device", "messenger");
+    browser.click("[data-try]");
+    browser.text_with(
+        "[data-said]",
+        "The messenger gets the preview, which leads to https://e.example/",
+    );
+    // The fields that stay are sent, too: a change replaces the preview.
+    console.open(&format!("{page}/change"), "Change link");
+    browser.click("details:nth-of-type(2) > summary");
+    browser.fill("#f-preview-description", "");
+    browser.click("form .main");
+    browser.find("[data-try]");
+    assert_eq!(preview(), json!({"title": "Sale", "image": image}));
+    console.open(&format!("{page}/change"), "Change link");
+    browser.click("details:nth-of-type(2) > summary");
+    browser.fill("#f-preview-title", "");
+    browser.fill("#f-preview-image", "");
+    browser.click("form .main");
+    browser.find("[data-agreement]");
+    assert_eq!(preview(), Value::Null);
+    browser.assert_sound(&["status of 422"]);
+}

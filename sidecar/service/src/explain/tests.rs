@@ -136,7 +136,7 @@ fn templates() -> impl Strategy<Value = &'static str> {
 type Response = (u16, Option<String>);
 
 fn response(answer: judge::Answer<&[u8]>) -> Response {
-    let answer = Answer::new(answer, Source::Redis, None, None, Vec::new());
+    let answer = Answer::new(answer, Source::Redis, None, None, Default::default());
     (answer.status(), answer.location().map(str::to_owned))
 }
 
