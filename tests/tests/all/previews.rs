@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shortlink_tests::http::{self, Response};
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, until};
@@ -99,19 +99,19 @@ fn messengers_get_the_page_and_all_others_the_redirect() {
     let body = json!({
         "longUrl": "https://example.com/a?b=1&c=2", "preview": {
             "title": "\"><script>alert(1)</script>", "description": "Größe & 50% <b>",
-            "image": "https://e.example/a.png?b=1&c='2'",
+            "image": "https://e.example/a.png?b=1&c=2",
         },
     });
     let code = text(&stack.create(&body), "shortCode");
     let first = page(&ask(stack, "GET", &code, MESSENGERS[0]));
+    let port = stack.nginx.public_port;
     let escaped = "&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;";
     for part in [
         format!("<title>{escaped}</title>"),
         format!("<meta property=\"og:title\" content=\"{escaped}\">"),
         "<meta property=\"og:description\" content=\"Größe &amp; 50% &lt;b&gt;\">".to_owned(),
-        "<meta property=\"og:image\" content=\"https://e.example/a.png?b=1&amp;c=%272%27\">"
-            .replace("%27", "&#39;"),
-        format!("<meta property=\"og:url\" content=\"http://localhost:8080/{code}\">"),
+        "<meta property=\"og:image\" content=\"https://e.example/a.png?b=1&amp;c=2\">".to_owned(),
+        format!("<meta property=\"og:url\" content=\"http://localhost:{port}/{code}\">"),
         "<meta name=\"twitter:card\" content=\"summary_large_image\">".to_owned(),
         "content=\"0; url=https://example.com/a?b=1&amp;c=2\"".to_owned(),
         "<a href=\"https://example.com/a?b=1&amp;c=2\">".to_owned(),
@@ -169,7 +169,7 @@ fn robots_txt_allows_preview_agents_only() {
         .lines()
         .map(|line| line.strip_prefix("User-agent: ").expect("a name"));
     for name in names.clone() {
-        assert!(is_preview_agent(name.as_bytes()), "{name}");
+        assert!(is_preview_agent(format!("{name}/1").as_bytes()), "{name}");
     }
     assert!(names.count() > 15);
     assert_eq!(rest, "\nUser-agent: *\nDisallow: /\n");
@@ -240,16 +240,12 @@ fn visits_of_messengers_are_recorded_as_previews_with_status_200() {
     until("the visits are stored", SOON, || count()["total"] == 3);
     assert_eq!(count()["human"], 0);
     assert_eq!(stack.api("GET", &path, None).json()["state"], "live");
-    let by = |dimension: &str| -> Value {
-        let path = format!("{path}/stats?by={dimension}");
-        stack.api("GET", &path, None).json()["by"][dimension].clone()
-    };
-    for (dimension, value) in [("class", "preview"), ("status", "200")] {
-        let groups = by(dimension);
-        assert_eq!(groups.as_array().map(Vec::len), Some(1), "{groups}");
-        let text = groups[0].to_string();
-        assert!(text.contains(&format!("\"{value}\"")), "{text}");
-    }
+    let stats = format!("{path}/stats?by=status");
+    let stats = stack.api("GET", &stats, None).json();
+    assert_eq!(stats["visits"]["preview"], 3);
+    let statuses = stats["by"]["status"].as_array().expect("a list");
+    assert_eq!(statuses.len(), 1, "{statuses:?}");
+    assert_eq!(statuses[0]["value"], "200");
     let agent = "/explain?userAgent=WhatsApp/2";
     let explained = stack.api("GET", &format!("{path}{agent}"), None).json();
     let answer = &explained["answer"];
