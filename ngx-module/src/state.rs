@@ -211,11 +211,12 @@ impl RequestState {
     /// The status of the answer; of the fallback's 404 that of the server that it asked, since `error_page` may have made
     /// a redirect of it.
     pub(crate) fn status(&self, request: &Request) -> usize {
-        let conf = request.main_settings::<Settings>();
-        let index = conf.and_then(|conf| conf.upstream_status);
-        let asked = index.and_then(|index| request.variable(index));
+        let asked = || {
+            let conf = request.main_settings::<Settings>()?;
+            request.variable(conf.upstream_status?)
+        };
         match self.source.get() {
-            Source::Fallback if asked.is_some_and(|asked| asked.ends_with(b"404")) => 404,
+            Source::Fallback if asked().is_some_and(|asked| asked.ends_with(b"404")) => 404,
             _ => request.status(),
         }
     }

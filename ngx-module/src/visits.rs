@@ -32,8 +32,9 @@ pub(crate) fn on_log(request: &Request) -> Status {
     Status::OK
 }
 
-/// The status of a visit: of a redirect, 200 for the page of a preview, or 410 for a link that was live once, whatever `error_page` makes of it; `None`
-/// if the answer is none. An error page may be a redirect: to a code that does not exist there is no visit.
+/// The status of a visit: of a redirect, 200 for the page of a preview, or 410 for a link that was live once, whatever
+/// `error_page` makes of it; `None` if the answer is none. An error page may be a redirect: to a code that does not exist
+/// there is no visit.
 fn status_of(request: &Request, state: &RequestState) -> Option<u16> {
     let status = match state.outcome.get()? {
         Outcome::Gone => 410,

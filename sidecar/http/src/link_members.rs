@@ -50,8 +50,9 @@ pub(super) fn read_members(
         && let Some(target) = &target
         && !Plan::of_link(plan.text_after(None), target).is_none_or(|plan| plan.fits_link())
     {
-        let is_of_rules = plan.rules.is_some() || plan.variants.is_some();
-        let member = if is_of_rules { "rules" } else { "clickId" };
+        let has_rules = plan.rules.is_some() || plan.variants.is_some();
+        let is_of_click_id = plan.click_id.is_some() && !has_rules;
+        let member = if is_of_click_id { "clickId" } else { "rules" };
         fields.refuse(member, PLAN_TOO_LONG);
     }
     let mut change = Change::from(LinkSettings::read(fields, usage));
