@@ -24,6 +24,7 @@ const OWN = {
   expiredTarget: ['expiredurl', '结束之后'],
   pausedTarget: ['pausedurl', '暂停期间'],
   notYetTarget: ['notyeturl', '开始之前'],
+  preview: ['预览'],
 };
 
 const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');

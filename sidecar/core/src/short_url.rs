@@ -19,7 +19,7 @@ const MOST_LISTED: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Bases(Vec<Base>);
 
-/// What decides, beside its code, which of the active domains a link can be on.
+/// The owners of a link, which decide on the active domains that it can be on.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners<'a> {
     /// Its campaign.
@@ -49,8 +49,8 @@ impl Bases {
         self.0.is_empty()
     }
 
-    /// Returns the prefix of a link's short URL, without a trailing slash: the chosen one of its domains, else one that
-    /// its code determines. Returns `None` if no domain serves it.
+    /// Returns the prefix of a link's short URL, without a trailing slash: that of the domain in the link if it can be on it, else one
+    /// that its code determines. Returns `None` if no domain serves it.
     pub fn of(&self, link: &Link) -> Option<&str> {
         if let [
             Base {

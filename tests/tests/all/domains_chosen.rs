@@ -181,7 +181,7 @@ fn a_link_is_on_its_domain_while_that_is_active_for_it() {
     let copied = stack.api("GET", "/v1/links/copied-link", None).json();
     assert_eq!(host(&copied), "long-name.example.com");
 
-    // Reserved for the API key: it has this one alone.
+    // Reserved for the API key: its links have no other.
     let key = text(&link, "createdBy");
     let reserved = table.replace(
         "a.example.com active",
