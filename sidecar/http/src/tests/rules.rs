@@ -447,7 +447,7 @@ async fn the_rules_of_a_campaign_are_those_of_its_links() {
 
 #[tokio::test]
 async fn a_link_of_its_own_may_have_click_ids() {
-    let service = Service::new().await;
+    let service = Service::with(|app| app.body_limit_bytes = 1 << 16).await;
     let target = "https://e.example/a?b=c";
     let body =
         json!({"longUrl": target, "customSlug": "abc", "clickId": "sl", "redirectStatus": 308});
