@@ -135,6 +135,12 @@ fn every_operation_succeeds(mut world: World) {
         assert_eq!(answer.status, status);
         world.contract.check(("GET", "/resolve/{path}"), &answer);
     }
+    let body = json!({ "longUrl": "https://www.example.com/", "preview": { "title": "Sale" } });
+    let path = format!("/resolve/{}", text(&world.stack.create(&body), "shortCode"));
+    let messenger = [("User-Agent", "WhatsApp/2")];
+    let answer = http::send(world.stack.sidecar.port, "GET", &path, &messenger);
+    assert_eq!(answer.status, 200);
+    world.contract.check(("GET", "/resolve/{path}"), &answer);
     let rows = world.examples("post", "/v1/links/batch").remove(0);
     world.ask("POST /v1/links/batch", "/v1/links/batch", Some(&rows), 200);
     let rows = world.examples("post", "/v1/messages").remove(0);

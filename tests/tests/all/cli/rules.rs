@@ -62,8 +62,8 @@ fn rules_go_in_and_out_by_the_command_line() {
         assert!(exported.contains(&quoted(value)), "{exported}");
     }
     let names = exported.lines().next().expect("names");
-    let last = "rules,expiredTarget,pausedTarget,notYetTarget,preview";
-    assert!(names.ends_with(last), "{names}");
+    let columns = ",rules,expiredTarget,pausedTarget,notYetTarget,preview";
+    assert!(names.contains(columns), "{names}");
     let rows = [quoted(&rules), quoted(&preview)].join(",");
     let rows = format!("longUrl,customSlug,rules,preview\nhttps://e.example/,again,{rows}\n");
     let file = user.file("links.csv", &rows);
