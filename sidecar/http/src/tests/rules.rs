@@ -494,6 +494,6 @@ async fn a_link_of_its_own_may_have_click_ids() {
     )
     .await;
     let id = spring(&service).await;
-    let of_campaign = json!({"campaignId": id, "clickId": "sl"});
+    let of_campaign = json!({"campaignId": id, "clickId": "sl", "parameters": {"member": "a"}});
     refused(&service, &of_campaign, "/clickId").await;
 }
