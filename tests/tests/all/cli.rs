@@ -145,6 +145,8 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
         "307",
         "--utm",
         "source=sms",
+        "--domain",
+        "localhost",
     ]);
     let code = field(&made, "code").expect("a code").to_owned();
     let short_url = field(&made, "short URL").expect("a short URL").to_owned();
@@ -163,6 +165,7 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
     assert_eq!(link["validUntil"], "2099-12-31T00:00:00Z");
     assert_eq!(link["forwardQuery"], true);
     assert_eq!(link["externalId"], "m-17");
+    assert_eq!(link["domain"], "localhost");
 
     let changed = user.json(&[
         "links",
@@ -171,7 +174,7 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
         "--url",
         "https://www.example.com/b",
         "--clear",
-        "valid-until,tags",
+        "valid-until,tags,domain",
         "--note",
         "new",
         "--if-revision",
@@ -180,6 +183,7 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
     assert_eq!(changed["longUrl"], "https://www.example.com/b");
     assert_eq!(changed["validUntil"], Value::Null);
     assert_eq!(changed["tags"], json!([]));
+    assert_eq!(changed["domain"], Value::Null);
     let late = user.run(&[
         "links",
         "change",
