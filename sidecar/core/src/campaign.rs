@@ -15,7 +15,7 @@ use vocabulary::{
 };
 
 pub use crate::link::ParameterValues;
-use crate::link::since_1970;
+use crate::link::{Second, since_1970};
 use crate::plan::{self, Plan, PlanChange};
 use crate::revised::{self, Refusal, Revised, overwrite, revised};
 use crate::target::Target;
@@ -75,8 +75,10 @@ pub struct CampaignChange {
     pub redirect_status: Option<RedirectStatus>,
     /// The new choice of forwarding the query.
     pub forward_query: Option<bool>,
-    /// The new validity.
-    pub validity: Option<Validity>,
+    /// The new start of validity, or `Some(None)` for none.
+    pub valid_since: Option<Option<Second>>,
+    /// The new end of validity, or `Some(None)` for none.
+    pub valid_until: Option<Option<Second>>,
     /// Pauses or resumes it.
     pub paused: Option<bool>,
     /// The new note, or `Some(None)` for none.
@@ -132,9 +134,16 @@ impl Campaign {
         let change = change.clone();
         let is_planned =
             change.target.is_some() || change.click_id.is_some() || !change.plan.is_empty();
+        let bound = |given: Option<Option<Second>>, present| match given {
+            Some(bound) => bound.map(Second::non_zero),
+            None => present,
+        };
+        let since = bound(change.valid_since, self.validity.since());
+        let validity = Validity::new(since, bound(change.valid_until, self.validity.until()));
         let edit = self.edited(now, |campaign| {
             overwrite!(campaign, change: name, target, redirect_status, forward_query);
-            overwrite!(campaign, change: validity, note, defaults, max_links);
+            overwrite!(campaign, change: note, defaults, max_links);
+            campaign.validity = validity.unwrap_or(campaign.validity);
             let before = campaign.click_id.as_ref().map(|it| it.name().to_owned());
             let name = change.click_id.unwrap_or(before);
             campaign.click_id = name.map(|name| ClickParameter::new(name, &campaign.target));
@@ -148,6 +157,9 @@ impl Campaign {
             }
         });
         match edit {
+            CampaignEdit::Changed(_) | CampaignEdit::Unchanged(_) if validity.is_none() => {
+                CampaignEdit::Refused(Refusal::NeverValid)
+            }
             CampaignEdit::Changed(campaign) if is_planned && !campaign.plan_fits() => {
                 CampaignEdit::Refused(Refusal::PlanTooLong)
             }

@@ -358,6 +358,9 @@ impl From<CampaignError> for Problem {
     fn from(error: CampaignError) -> Self {
         match error {
             CampaignError::Revoked => Self::campaign_revoked(),
+            CampaignError::NeverValid => {
+                Self::invalid("/validUntil", "must be later than validSince")
+            }
             CampaignError::PlanTooLong => Self::invalid("/rules", PLAN_TOO_LONG),
             CampaignError::NoVariant { names } => Self::no_variant(&names),
             CampaignError::Store(error) => error.into(),

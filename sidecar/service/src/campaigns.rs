@@ -42,7 +42,7 @@ impl Campaigns {
     /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
     ///
     /// # Errors
-    /// Fails if the campaign is revoked, its plan would be too long, or the store fails.
+    /// Fails if the campaign is revoked, would never be valid, its plan would be too long, or the store fails.
     pub async fn change(
         &self,
         id: CampaignId,
@@ -107,6 +107,7 @@ impl Campaigns {
                 Ok(Some(self.deliver(campaign).await))
             }
             Some(CampaignEdit::Refused(refusal)) => Err(match refusal {
+                Refusal::NeverValid => CampaignError::NeverValid,
                 Refusal::PlanTooLong => CampaignError::PlanTooLong,
                 Refusal::NoVariant { names } => CampaignError::NoVariant { names },
                 _ => CampaignError::Revoked,
@@ -130,6 +131,9 @@ pub enum CampaignError {
     /// The campaign is revoked, which is final.
     #[error("the campaign is revoked")]
     Revoked,
+    /// It would end before it begins.
+    #[error("the campaign would end before it begins")]
+    NeverValid,
     /// Its rules and targets would be too long together.
     #[error("the plan of the campaign is too long")]
     PlanTooLong,

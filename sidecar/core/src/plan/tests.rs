@@ -443,6 +443,29 @@ fn changes_of_a_campaign_are_refused_by_the_campaign_that_they_meet() {
     // It can be paused all the same.
     assert!(matches!(present.pause(now), CampaignEdit::Changed(_)));
 
+    // A bound that another change has set stays.
+    let at = |day: u8| Some(Second::at(moment(&format!("2026-02-{day:02}T00:00:00Z"))));
+    let until = |day| CampaignChange {
+        valid_until: at(day),
+        ..CampaignChange::default()
+    };
+    let since = CampaignChange {
+        valid_since: at(5),
+        ..CampaignChange::default()
+    };
+    let CampaignEdit::Changed(begun) = campaign().change(&since, now) else {
+        panic!("a change");
+    };
+    let ended = begun.clone().change(&until(9), now);
+    let CampaignEdit::Changed(ended) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(ended.validity.since(), begun.validity.since());
+    assert_eq!(
+        begun.change(&until(5), now),
+        CampaignEdit::Refused(Refusal::NeverValid)
+    );
+
     let of = |name: &str| {
         let rules = rules_text(&[rule(share(5000, name), "https://e.example/")]);
         let plan = PlanChange {

@@ -100,6 +100,7 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
     assert_eq!(store.find_campaign(nobody).await.expect("a store"), None);
     assert_eq!(edit(store, nobody, CampaignChange::default()).await, None);
     let validity = Validity::new(NonZeroU64::new(5), NonZeroU64::new(9)).expect("a time");
+    let second = |second| Second::at(jiff::Timestamp::from_second(second).expect("a time"));
     let full = Campaign {
         redirect_status: RedirectStatus::PermanentRedirect,
         forward_query: true,
@@ -126,7 +127,8 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
         target: Some(CampaignTarget::from_stored(template, names)),
         redirect_status: Some(RedirectStatus::TemporaryRedirect),
         forward_query: Some(true),
-        validity: Some(validity),
+        valid_since: Some(second(5)),
+        valid_until: Some(second(9)),
         paused: Some(true),
         note: Some(Some("a note".to_owned())),
         defaults: Some(defaults()),
