@@ -150,7 +150,7 @@ fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
     let browser = &console.browser;
     console.open("/console/new", "New link");
     browser.fill("#f-longUrl", "https://e.example/");
-    browser.click("details:nth-of-type(3) > summary");
+    browser.click("details:has(#f-preview-title) > summary");
     browser.fill("#f-preview-title", "Sale");
     browser.fill("#f-preview-description", "50% off");
     browser.fill("#f-preview-image", "http://e.example/a.png");
@@ -181,13 +181,13 @@ fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
     );
     // The fields that stay are sent, too: a change replaces the preview.
     console.open(&format!("{page}/change"), "Change link");
-    browser.click("details:nth-of-type(2) > summary");
+    browser.click("details:has(#f-preview-title) > summary");
     browser.fill("#f-preview-description", "");
     browser.click("form .main");
     browser.find("[data-try]");
     assert_eq!(preview(), json!({"title": "Sale", "image": image}));
     console.open(&format!("{page}/change"), "Change link");
-    browser.click("details:nth-of-type(2) > summary");
+    browser.click("details:has(#f-preview-title) > summary");
     browser.fill("#f-preview-title", "");
     browser.fill("#f-preview-image", "");
     browser.click("form .main");
