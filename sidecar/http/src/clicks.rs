@@ -295,7 +295,7 @@ fn export(
         next.map(|after| AbortOnDropHandle::new(trace::spawn(read(after))))
     };
     let reading = read_ahead(first.next);
-    // What was read, the read that is under way, and whether nothing was written yet.
+    // The recipients that were read, the read that is under way, and whether nothing was written yet.
     let begin = (first.recipients, reading, true);
     stream::try_unfold(begin, move |(mut recipients, mut reading, is_first)| {
         let read_ahead = read_ahead.clone();
