@@ -71,6 +71,8 @@ async fn of_link(
     IfMatch(expected): IfMatch,
     JsonObject(body): JsonObject,
 ) -> Result<Response<Body>, Problem> {
+    // An unknown link has no faults of its request.
+    app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
     let variant = winner(body)?;
     let editor = links::edited_by(&caller, expected);
     let ended = app.links.win(&code, variant, editor).await;
@@ -84,6 +86,8 @@ async fn of_campaign(
     CampaignInPath(id): CampaignInPath,
     JsonObject(body): JsonObject,
 ) -> Result<Json<campaigns::WrittenBody>, Problem> {
+    let found = app.store.find_campaign(id).await?;
+    found.ok_or_else(no_such_campaign)?;
     let variant = winner(body)?;
     let ended = app.campaigns.win(id, variant, &caller.key().id).await;
     campaigns::answer_found(ended, &caller, &app)
