@@ -57,7 +57,8 @@ word! {
     /// Id of a campaign.
     pub CampaignId: json_schema!({
         "type": "string",
-        "pattern": "^[1-9A-Za-z][0-9A-Za-z]*$",
+        // Below 19 * 62^6, which is less than the greatest number that an id can have.
+        "pattern": "^([1-9A-Za-z][0-9A-Za-z]{0,5}|[1-9A-I][0-9A-Za-z]{6})$",
         "examples": ["1"],
     })
 }
