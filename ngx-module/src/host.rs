@@ -21,7 +21,7 @@ pub(crate) fn domain_of(request: &Request) -> Option<&Domain> {
 /// The short URL that is asked for, without query and glued text. Scheme and port are those of the table of domains, and
 /// otherwise those of the request.
 pub(crate) fn short_url(request: &Request) -> Option<Vec<u8>> {
-    let code = RequestState::find(request)?.named?;
+    let code = RequestState::find(request)?.code(request)?;
     let code = code.as_bytes();
     let host = request.host();
     let base = match domain_of(request) {
@@ -38,7 +38,8 @@ pub(crate) fn short_url(request: &Request) -> Option<Vec<u8>> {
     };
     // A location may have the codes elsewhere than behind the first slash.
     let path = request.unparsed_path();
-    let at = path.windows(code.len()).position(|part| part == code);
+    let path = path.split(|&byte| byte == b'?').next()?;
+    let at = path.windows(code.len()).rposition(|part| part == code);
     let before = at.map_or(&b"/"[..], |at| &path[..at]);
     Some([&base, before, code].concat())
 }

@@ -80,6 +80,15 @@ impl Bases {
             .unwrap_or_default()
     }
 
+    /// Returns the length of the longest prefix of all; 0 without any.
+    pub fn longest_of_all(&self) -> usize {
+        self.0
+            .iter()
+            .map(|base| base.url.len())
+            .max()
+            .unwrap_or_default()
+    }
+
     /// Checks the domain that is chosen for a link.
     ///
     /// # Errors

@@ -37,8 +37,8 @@ use super::idempotency::{
     IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
 };
 use super::link_members::{
-    LengthsFrom, check_periods, check_short_domain, not_created, period, read_members,
-    read_new_link,
+    LengthsFrom, PLAN_TOO_LONG, check_periods, check_short_domain, not_created, period,
+    read_members, read_new_link,
 };
 use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, operations};
@@ -193,7 +193,10 @@ async fn change(
     };
     if change.plan.rules.is_some() || change.domain.as_ref().is_some_and(Option::is_some) {
         let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
-        check_short_domain(&mut fields, &change, &domains, Owners::of(&link));
+        // A change may repeat a domain that is to stay.
+        if !matches!(&change.domain, Some(domain) if *domain == link.domain) {
+            check_short_domain(&mut fields, &change, &domains, Owners::of(&link));
+        }
         let since = change.valid_since.unwrap_or(link.valid_since);
         let until = change.valid_until.unwrap_or(link.valid_until);
         check_periods(
@@ -220,8 +223,21 @@ async fn change(
         Some(_) => ("/validUntil", "must be later than the link's validSince"),
         None => ("/validSince", "must be before the link's validUntil"),
     };
+    let plan = &change.plan;
+    let planned = match () {
+        () if plan.rules.is_some() => "/rules",
+        () if plan.variants.is_some() => "/variants",
+        () if plan.click_id.is_some() => "/clickId",
+        () if plan.preview.is_some() => "/preview",
+        () if change.target.is_some() => "/longUrl",
+        () => "",
+    };
     let editor = edited_by(&caller, expected);
     match app.links.change(&code, change, editor).await {
+        Err(LinkError::Refused {
+            refusal: Refusal::PlanTooLong,
+            ..
+        }) => Err(Problem::invalid(planned, PLAN_TOO_LONG)),
         Err(LinkError::Refused {
             refusal: Refusal::NeverValid,
             ..

@@ -116,7 +116,13 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     };
     let mut response = respond(&app, &headers, code, answer);
     if let Some(preview) = preview.as_deref().and_then(Preview::parse) {
-        response = with_page(response, preview, visitor.header(URL));
+        let mut url = visitor.header(URL).to_vec();
+        // nginx did not know which text is glued behind the code.
+        if let (Some(code), Some(slash)) = (&followed, url.iter().rposition(|&it| it == b'/')) {
+            url.truncate(slash + 1);
+            url.extend_from_slice(code.as_str().as_bytes());
+        }
+        response = with_page(response, preview, &url);
     }
     let followed = followed.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     if let Some(followed) = followed {

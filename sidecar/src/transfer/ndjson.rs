@@ -126,6 +126,8 @@ impl<R: BufRead + Send> NdjsonRows<R> {
                 Value::Array(_) if column.shape() == Shape::List => {
                     cells.set(column, value.to_string().as_bytes());
                 }
+                // That of another service, which describes a domain.
+                Value::Object(_) if Some(column) == Column::setting("domain") => {}
                 _ => {
                     let problem = format!("{name} is neither a text nor a number");
                     return Err(Refusal::unreadable(problem));

@@ -10,11 +10,12 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::{Members, Usage};
-use shortlink_core::campaign::ParameterValues;
+use shortlink_core::campaign::{ClickParameter, ParameterValues};
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Change, Destination, Link, is_never_valid};
 use shortlink_core::plan::{Plan, PlanChange};
+use shortlink_core::short_url::domain_name;
 use shortlink_core::target::{OwnHosts, Target, TargetPolicy};
 use vocabulary::record::MAX_REVISION;
 use vocabulary::{CampaignId, Code, CodeRules, Parameters, RedirectStatus, Verdict};
@@ -90,7 +91,13 @@ impl Checks {
     fn settings(&self, cells: &Cells) -> Result<Change, Refusal> {
         let mut members = Map::new();
         for (column, member) in Column::settings() {
-            if let Some(value) = self.value(cells, column)? {
+            let value = self.value(cells, column)?;
+            // Other services write ports and schemes into it. The code works on every domain.
+            let is_ignored = |value: &Value| {
+                let name = value.as_str().and_then(domain_name);
+                member.name == "domain" && name.is_none()
+            };
+            if let Some(value) = value.filter(|value| !is_ignored(value)) {
                 members.insert(member.name.to_owned(), value);
             }
         }
@@ -154,7 +161,10 @@ impl Checks {
         };
         let change = PlanChange::of_text(given);
         let plan = Plan::of_destination(given.to_owned(), destination);
-        let plan = plan.filter(|it| it.fits_link() && change.text_after(None) == given);
+        let plan = plan.filter(|it| {
+            let name = it.click_id().map(ClickParameter::check_name);
+            it.fits_link() && name.is_none_or(|it| it.is_ok()) && change.text_after(None) == given
+        });
         let plan = plan.ok_or_else(|| {
             let problem = "plan is not as `shortlink export` writes it";
             Refusal::new("texts that links may not have", problem)
@@ -558,11 +568,23 @@ mod tests {
             "R25:d=i https://localhost/app",
             "Z1:a",
             "E5:bad  ",
+            "k3:a&b",
+            "k0:",
         ] {
             assert!(
                 link(&[(Column::PLAN, faulty.as_bytes())]).is_err(),
                 "{faulty}"
             );
+        }
+        let clicked = link(&[(Column::PLAN, b"k2:sl")]).expect("a link");
+        assert_eq!(
+            clicked.plan.as_ref().and_then(|it| it.click_id()),
+            Some("sl")
+        );
+        // Those of other services may be anything.
+        for domain in ["https://s.example.com", "s.example.com:8080", " "] {
+            let other = link(&[(setting("domain"), domain.as_bytes())]).expect("a link");
+            assert_eq!(other.domain, None, "{domain}");
         }
         let revoked = link(&[(Column::REVOKED, b"2020-01-01")]).expect("a link");
         assert_eq!(revoked.revision, 2);

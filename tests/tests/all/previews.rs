@@ -149,6 +149,19 @@ fn messengers_get_the_page_and_all_others_the_redirect() {
             }
         }
     }
+    // Text behind the code is not part of the short URL.
+    for is_forgotten in [false, true] {
+        if is_forgotten {
+            forget(stack, &code);
+        }
+        let glued = ask(
+            stack,
+            "GET",
+            &format!("{code}-STOP?to={code}"),
+            MESSENGERS[0],
+        );
+        assert_eq!(page(&glued), first, "{is_forgotten}");
+    }
     let other = ask(
         stack,
         "GET",

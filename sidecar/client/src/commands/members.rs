@@ -100,7 +100,9 @@ impl<S: Subject> Options<S> {
     }
 
     fn removable() -> impl Iterator<Item = &'static Member> {
-        let members = S::SETTINGS.iter().copied().flatten();
+        // UTM parameters go with their target.
+        let others = S::OTHERS.iter().filter(|member| member.name == "clickId");
+        let members = S::SETTINGS.iter().copied().flatten().chain(others);
         members.filter(|member| member.is_removable())
     }
 

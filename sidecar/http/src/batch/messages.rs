@@ -8,6 +8,7 @@ use shortlink_api::kinds::link::Parameters;
 use shortlink_api::members::{Members, Usage};
 use shortlink_api::message;
 use shortlink_core::campaign::Campaign;
+use shortlink_core::link::Dedupe;
 use shortlink_core::message::{MAX_SEGMENTS, MAX_URLS, Segments, fill, urls};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::short_url::Owners;
@@ -133,7 +134,12 @@ impl Context {
                 key: &link.created_by,
             };
             let chosen = link.settings.domain.iter().flatten().next();
-            let base = self.domains.bases.longest(owners, chosen.map(|it| &**it));
+            let bases = &self.domains.bases;
+            let base = match link.dedupe {
+                Dedupe::Never => bases.longest(owners, chosen.map(|it| &**it)),
+                // The link that stands for it can be that of another key.
+                _ => bases.longest_of_all(),
+            };
             let code = usize::from(link.policy.lengths.1) + 1;
             let code = link.slug.map_or(code, |code| code.as_str().len());
             "x".repeat(base + 1 + code.min(MAX_CODE_LENGTH)).into()

@@ -85,8 +85,9 @@ pub(super) fn read_new(
         )
     });
     let selection = read_selection(&mut fields);
+    // A confined key does not learn which domains are reserved for campaigns of others.
     let campaign = match selection {
-        Some(Selection::Campaign(id)) => Some(id),
+        Some(Selection::Campaign(id)) if own_ids(caller).is_none() => Some(id),
         _ => None,
     };
     let change = read_change(app, &mut fields, action, campaign, domains, caller);
