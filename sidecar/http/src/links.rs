@@ -224,13 +224,12 @@ async fn change(
         None => ("/validSince", "must be before the link's validUntil"),
     };
     let plan = &change.plan;
+    let is_only = |is_changed: bool| is_changed && plan.rules.is_none() && plan.variants.is_none();
     let planned = match () {
-        () if plan.rules.is_some() => "/rules",
-        () if plan.variants.is_some() => "/variants",
-        () if plan.click_id.is_some() => "/clickId",
-        () if plan.preview.is_some() => "/preview",
-        () if change.target.is_some() => "/longUrl",
-        () => "",
+        () if is_only(plan.click_id.is_some()) => "/clickId",
+        () if is_only(plan.preview.is_some()) => "/preview",
+        () if is_only(change.target.is_some()) => "/longUrl",
+        () => "/rules",
     };
     let editor = edited_by(&caller, expected);
     match app.links.change(&code, change, editor).await {
