@@ -89,12 +89,17 @@ impl Bases {
             .unwrap_or_default()
     }
 
-    /// Checks the domain that is chosen for a link.
+    /// Checks the domain that is chosen for a link. The present choice may stay, active or not: a change repeats it.
     ///
     /// # Errors
     /// Fails if the domain is not active for the link; the text is worded for the caller.
-    pub fn check(&self, name: &str, owners: Owners<'_>) -> Result<(), String> {
-        if self.find(name, owners).is_some() {
+    pub fn check(
+        &self,
+        name: &str,
+        owners: Owners<'_>,
+        present: Option<&str>,
+    ) -> Result<(), String> {
+        if present == Some(name) || self.find(name, owners).is_some() {
             return Ok(());
         }
         let names: Vec<&str> = self.for_link(owners).map(host).collect();
@@ -259,7 +264,7 @@ mod tests {
             (owners(1, "crm"), &["c.example"]),
         ] {
             for name in ["a.example", "bb.example", "k.example", "c.example", "x"] {
-                let checked = active.check(name, owners);
+                let checked = active.check(name, owners, None);
                 assert_eq!(
                     checked.is_ok(),
                     allowed.contains(&name),
@@ -276,10 +281,10 @@ mod tests {
             assert_eq!(active.longest(owners, Some("x")), longest);
         }
         assert_eq!(active.longest(owners(0, "x"), Some("a.example")), 17);
-        let none = bases("").check("a.example", owners(0, "x"));
+        let none = bases("").check("a.example", owners(0, "x"), None);
         assert!(none.is_err_and(|it| it.contains("no short domain is active")));
         let many: Vec<String> = (0..25).map(|n| format!("https://d{n}.example")).collect();
-        let many = bases(&many.join(",")).check("a.example", owners(0, "x"));
+        let many = bases(&many.join(",")).check("a.example", owners(0, "x"), None);
         assert!(many.is_err_and(|it| it.ends_with("d19.example and 5 more")));
     }
 

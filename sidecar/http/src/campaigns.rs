@@ -126,7 +126,7 @@ async fn create(
             campaign: None,
             key: &caller.key().id,
         };
-        let check = |name: &str| domains.bases.check(name, owners);
+        let check = |name: &str| domains.bases.check(name, owners, None);
         read_defaults(&app, &mut fields, members, &caller.key().policy, check)
     });
     fields.finish()?;
@@ -222,11 +222,8 @@ async fn change(
             campaign: Some(id),
             key: &caller.key().id,
         };
-        // A change replaces all defaults, so it repeats a domain that is to stay.
-        let check = |name: &str| match &present.defaults.domain {
-            Some(before) if before == name => Ok(()),
-            _ => domains.bases.check(name, owners),
-        };
+        let before = present.defaults.domain.as_deref();
+        let check = |name: &str| domains.bases.check(name, owners, before);
         read_defaults(&app, &mut fields, members, &caller.key().policy, check)
     });
     let bounds = (given.valid_since, given.valid_until);

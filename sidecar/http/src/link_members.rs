@@ -285,7 +285,7 @@ pub(super) fn read_new_link(
             campaign: membership.as_ref().and_then(Destination::campaign),
             key: &caller.key().id,
         };
-        check_short_domain(&mut fields, &settings, domains, owners);
+        check_short_domain(&mut fields, &settings, domains, owners, None);
     }
     let defaults = membership
         .as_ref()
@@ -338,15 +338,16 @@ pub(super) fn read_new_link(
     })
 }
 
-/// Checks that the short domain of new settings is active for a link.
+/// Checks that the short domain of new settings is active for a link, or is the `present` one.
 pub(super) fn check_short_domain(
     fields: &mut Fields,
     settings: &Change,
     domains: &Domains,
     owners: Owners<'_>,
+    present: Option<&str>,
 ) {
     if let Some(Some(name)) = &settings.domain {
-        fields.checked("domain", domains.bases.check(name, owners));
+        fields.checked("domain", domains.bases.check(name, owners, present));
     }
 }
 

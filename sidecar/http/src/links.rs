@@ -193,10 +193,8 @@ async fn change(
     };
     if change.plan.rules.is_some() || change.domain.as_ref().is_some_and(Option::is_some) {
         let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
-        // A change may repeat a domain that is to stay.
-        if !matches!(&change.domain, Some(domain) if *domain == link.domain) {
-            check_short_domain(&mut fields, &change, &domains, Owners::of(&link));
-        }
+        let before = link.domain.as_deref();
+        check_short_domain(&mut fields, &change, &domains, Owners::of(&link), before);
         let since = change.valid_since.unwrap_or(link.valid_since);
         let until = change.valid_until.unwrap_or(link.valid_until);
         check_periods(

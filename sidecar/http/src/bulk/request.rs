@@ -142,7 +142,7 @@ fn read_change(
             campaign,
             key: &caller.key().id,
         };
-        check_short_domain(inner, &change, domains, owners);
+        check_short_domain(inner, &change, domains, owners, None);
         change
     })
 }
