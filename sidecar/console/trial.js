@@ -19,6 +19,10 @@ const AGENTS = {
   messenger: 'WhatsApp/2.24.13.77 A',
 };
 
+/** Reports whether visitors of a link or a campaign can get different answers. */
+export const isVaried = ({ rules, expiredTarget, pausedTarget, notYetTarget, preview }) =>
+  Boolean(rules || expiredTarget || pausedTarget || notYetTarget || preview);
+
 /** The section of the page of a link; `hint` is about the link, on the page of its campaign. */
 export function trial(code, hint) {
   const said = h('div', { 'data-said': '', role: 'status' });

@@ -11,7 +11,7 @@ import { fact, sheet } from '../parts.js';
 import { inWords, sizeOf } from '../reach.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
-import { trial } from '../trial.js';
+import { isVaried, trial } from '../trial.js';
 import { uploader } from '../upload/part.js';
 import { results } from '../variants.js';
 
@@ -67,9 +67,9 @@ export async function show(context, [id]) {
 }
 
 /** "Try as …" with a link of the campaign, if visitors can get different answers. */
-async function sample({ id, rules, expiredTarget, pausedTarget, notYetTarget, preview }, may) {
-  if (!may('links:read') || !(rules || expiredTarget || pausedTarget || notYetTarget || preview)) return null;
-  const listed = await part(() => get(`/v1/links?campaignId=${id}&limit=1`));
+async function sample(campaign, may) {
+  if (!may('links:read') || !isVaried(campaign)) return null;
+  const listed = await part(() => get(`/v1/links?campaignId=${campaign.id}&limit=1`));
   const [link] = listed.links ?? [];
   return link && trial(link.shortCode, t('try.link', { code: link.shortCode }));
 }

@@ -8,7 +8,7 @@ import { t } from '../i18n.js';
 import { fact, qr, sheet, shortUrl } from '../parts.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
-import { trial } from '../trial.js';
+import { isVaried, trial } from '../trial.js';
 import { results } from '../variants.js';
 
 /** The page. */
@@ -41,7 +41,7 @@ export async function show(context, [code]) {
         facts(link, context.at),
         why(explained),
         tested,
-        hasPlan(link, explained) && trial(code),
+        (explained.rules || isVaried(link)) && trial(code),
         statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}` }),
         sheet(t('visits.latest'), visitsOf(link, visits)),
         sheet(t('history'), historyOf(past, code))),
@@ -74,10 +74,6 @@ function facts(link, at) {
       fact(t('column.made'), when(link.createdAt), ' · ', h('span', { class: 'code' }, link.createdBy)),
       fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
 }
-
-/** Reports whether visitors can get different answers. */
-const hasPlan = (link, { rules }) =>
-  rules || link.rules || link.expiredTarget || link.pausedTarget || link.notYetTarget || link.preview;
 
 /** The answer to a visitor, and the states in SQL and Redis. */
 function why({ answer, database, redis, agreement, campaign, checkedAt }) {
