@@ -39,6 +39,16 @@ impl Default for Looks {
     }
 }
 
+impl Looks {
+    /// A phone.
+    pub fn phone(language: &'static str) -> Self {
+        Self {
+            width: 360,
+            language,
+        }
+    }
+}
+
 /// A browser with one window.
 #[derive(Debug)]
 pub struct Browser {

@@ -19,6 +19,17 @@ pub fn copy(browser: &Browser) {
     });
 }
 
+/// Waits until a link is created; returns its code.
+///
+/// # Panics
+/// When the page shows none.
+pub fn made(browser: &Browser) -> String {
+    browser.text_with("[data-made] h2", "The link is created.");
+    let script = "return document.querySelector('[data-made]').dataset.made";
+    let code = browser.run(script, &[]);
+    code.as_str().expect("a code").to_owned()
+}
+
 /// A browser with a signed-in user.
 #[derive(Debug)]
 pub struct Console {

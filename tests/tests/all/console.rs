@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
-use shortlink_tests::console::copy;
+use shortlink_tests::console::{copy, made};
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
@@ -116,10 +116,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.fill("#f-longUrl", "https://www.example.com/spring?m=1");
     browser.fill("#f-tags", "spring, sms");
     browser.click("form .main");
-    browser.text_with("[data-made] h2", "The link is created.");
-    let script = "return document.querySelector('[data-made]').dataset.made";
-    let code = browser.run(script, &[]);
-    let code = code.as_str().expect("a code").to_owned();
+    let code = made(&browser);
     let copied = browser.run(
         "return document.querySelector('[data-copy]').dataset.copy",
         &[],
@@ -300,10 +297,7 @@ fn it_speaks_chinese_and_fits_a_phone() {
         "customSlug": "phone", "tags": ["春天"], "note": "备注",
     });
     stack.create(&link);
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let browser = browser(&stack, looks);
     open(&browser, "/console", "登录");
     browser.assert_fits();

@@ -513,10 +513,7 @@ fn pages_of_campaigns_speak_chinese_and_fit_a_phone() {
     let id = campaign(&stack);
     let member = json!({"campaignId": id, "parameters": {"member": "长".repeat(40)}});
     stack.create(&member);
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
     let browser = &console.browser;
     for (path, heading) in [

@@ -123,10 +123,7 @@ fn the_page_of_a_campaign_shows_its_clicks_and_saves_its_recipients() {
     assert_eq!(saved(false, "not-clicked"), none);
     browser.assert_sound(&[]);
 
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
     console.open(&page, "活动 Spring");
     console.browser.text_with("[data-clicks]", "点击率");

@@ -173,10 +173,7 @@ fn the_audit_log_is_read_a_page_at_a_time() {
 fn pages_of_keys_speak_chinese_and_fit_a_phone() {
     let stack = Stack::start();
     let admin = stack.sidecar.make_key(&["admin"]);
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &admin, looks);
     let browser = &console.browser;
     let id = admin.split('_').nth(1).expect("an id");

@@ -141,10 +141,7 @@ fn what_is_lost_is_connected_again_and_goes_on_where_it_was() {
 
 #[test]
 fn a_flood_stays_in_bounds_and_fits_a_phone_in_chinese() {
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let (scene, browser) = looking(looks);
     browser.text_with("h1", "实时访问");
     // More than the feed sends in a second, and than the page shows.

@@ -50,10 +50,7 @@ fn a_message_gets_short_links_and_shows_what_they_save() {
     assert_eq!(links["links"].as_array().map(Vec::len), Some(1));
     browser.assert_sound(&[]);
 
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
     console.open("/console/message", "新短信");
     console.browser.fill(

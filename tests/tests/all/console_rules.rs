@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shortlink_tests::browser::Looks;
-use shortlink_tests::console::Console;
+use shortlink_tests::console::{Console, made};
 use shortlink_tests::http;
 use shortlink_tests::stack::{Stack, text};
 
@@ -20,10 +20,7 @@ fn focused(console: &Console, what: &str) -> Value {
 #[test]
 fn a_marketer_gives_rules_and_tries_them_as_a_visitor() {
     let stack = Stack::start();
-    let looks = Looks {
-        width: 360,
-        ..Looks::default()
-    };
+    let looks = Looks::phone("en");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
     let browser = &console.browser;
     console.open("/console/new", "New link");
@@ -48,10 +45,7 @@ fn a_marketer_gives_rules_and_tries_them_as_a_visitor() {
     browser.assert_accessible();
     browser.fill(&of(0, "longUrl"), "https://e.example/app");
     browser.click("form .main");
-    browser.text_with("[data-made] h2", "The link is created.");
-    let script = "return document.querySelector('[data-made]').dataset.made";
-    let code = browser.run(script, &[]);
-    let code = code.as_str().expect("a code").to_owned();
+    let code = made(browser);
     let path = format!("/v1/links/{code}");
     let rules = || stack.api("GET", &path, None).json()["rules"].clone();
     let first = json!({"device": ["ios"], "longUrl": "https://e.example/app"});
@@ -160,10 +154,7 @@ fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
     browser.text_with("#w-preview-image", "URL of the image: must be an https URL");
     browser.fill("#f-preview-image", "https://e.example/a.png");
     browser.click("form .main");
-    browser.text_with("[data-made] h2", "The link is created.");
-    let script = "return document.querySelector('[data-made]').dataset.made";
-    let code = browser.run(script, &[]);
-    let code = code.as_str().expect("a code").to_owned();
+    let code = made(browser);
     let path = format!("/v1/links/{code}");
     let preview = || stack.api("GET", &path, None).json()["preview"].clone();
     let image = "https://e.example/a.png";

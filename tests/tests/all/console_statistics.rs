@@ -255,10 +255,7 @@ fn a_chart_is_read_by_keyboard_kept_as_a_file_and_may_be_empty() {
 fn statistics_speak_chinese_and_fit_a_phone() {
     let scene = Scene::with_taps();
     let stack = &scene.stack;
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let browser = browser(stack, looks);
     open(&browser, "/console/statistics?by=device", "登录");
     sign_in(&browser, &stack.sidecar.key);

@@ -37,10 +37,7 @@ fn row(browser: &Browser, name: &str) -> String {
 #[test]
 fn a_marketer_compares_variants_and_ends_the_test() {
     let stack = Stack::with(&StackOptions::default());
-    let looks = Looks {
-        width: 360,
-        ..Looks::default()
-    };
+    let looks = Looks::phone("en");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
     let browser = &console.browser;
     console.open("/console/new", "New link");

@@ -146,10 +146,7 @@ fn pages_of_webhooks_speak_chinese_and_fit_a_phone() {
     for action in ["test", "pause"] {
         call(&format!("{path}/{action}"), None);
     }
-    let looks = Looks {
-        width: 360,
-        language: "zh-CN",
-    };
+    let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &admin, looks);
     let browser = &console.browser;
     for path in [
