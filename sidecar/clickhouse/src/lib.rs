@@ -11,6 +11,7 @@ mod erasure;
 mod fault;
 mod insertion;
 mod lists;
+mod numbers;
 mod rows;
 mod schema;
 mod statistics;
@@ -29,6 +30,7 @@ pub use columns::Columns;
 pub use erasure::{Erased, ErasedValue, Erasure, ErasureOf};
 pub use fault::Fault;
 pub use insertion::{Batch, LinkCount};
+pub use numbers::Numbers;
 pub use rows::VisitRow;
 pub use top::TopLink;
 

@@ -11,7 +11,7 @@ use shortlink_core::visit::class::behaviour::Watched;
 use shortlink_core::visit::stored::StoredVisit;
 use vocabulary::CampaignId;
 
-use crate::{ClickHouse, Fault, VisitRow};
+use crate::{ClickHouse, Fault, Numbers, VisitRow};
 
 /// The numbers from which a page is read first.
 const FIRST_SPAN: i64 = 10_000;
@@ -35,7 +35,7 @@ const WITHIN: &str =
 const TIMES: (i64, i64) = (-2_208_988_800_000, 10_413_791_999_000);
 
 /// Limits a time to those that the column can hold.
-fn limited(ms: i64) -> i64 {
+pub(crate) fn limited(ms: i64) -> i64 {
     ms.clamp(TIMES.0, TIMES.1)
 }
 
@@ -69,11 +69,15 @@ impl ClickHouse {
         Ok(found.first().and_then(|span| span.first.zip(span.last)))
     }
 
-    /// Lists visits, those that were stored last first.
+    /// Lists visits, those that were stored last first; those of a link are among some numbers.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
-    pub async fn list(&self, listing: &VisitListing) -> Result<Listed<KeptVisit>, Fault> {
+    pub async fn list(
+        &self,
+        listing: &VisitListing,
+        among: Option<&Numbers>,
+    ) -> Result<Listed<KeptVisit>, Fault> {
         let time = (
             listing
                 .since
@@ -89,7 +93,7 @@ impl ClickHouse {
             .before
             .unwrap_or(i64::MAX)
             .min(last.saturating_add(1));
-        // The visits of a link are found by their own index.
+        // The visits of a link are found by their numbers and their own index.
         let mut span = if listing.code.is_some() {
             i64::MAX
         } else {
@@ -97,7 +101,7 @@ impl ClickHouse {
         };
         loop {
             let from = before.saturating_sub(span).max(first);
-            let visits = self.latest(listing, time, (from, before)).await?;
+            let visits = self.latest(listing, among, time, (from, before)).await?;
             let is_whole = visits.len() >= listing.limit as usize || from <= first;
             if is_whole || span >= LAST_SPAN {
                 let reach = (!is_whole).then_some(from);
@@ -111,6 +115,7 @@ impl ClickHouse {
     async fn latest(
         &self,
         listing: &VisitListing,
+        among: Option<&Numbers>,
         time: (i64, i64),
         (from, before): (i64, i64),
     ) -> Result<Vec<VisitRow>, Fault> {
@@ -122,7 +127,8 @@ impl ClickHouse {
             Some(code) => {
                 let sql = format!(
                     "SELECT ?fields FROM (SELECT ?fields FROM visits PREWHERE code = ? {these} \
-                     ORDER BY number DESC, batch DESC LIMIT 1 BY number) WHERE 1"
+                     AND {} ORDER BY number DESC, batch DESC LIMIT 1 BY number) WHERE 1",
+                    among.map_or_else(|| "1".to_owned(), Numbers::condition)
                 );
                 (sql, Some(code.as_str()))
             }
@@ -131,6 +137,7 @@ impl ClickHouse {
             sql.push_str(" AND class = ?");
         }
         sql.push_str(" ORDER BY number DESC LIMIT ?");
+        sql.push_str(among.map_or("", Numbers::settings));
         let mut query = client.query(&sql);
         if let Some(code) = code {
             query = query.bind(code);

@@ -13,16 +13,22 @@ use shortlink_core::ports::{
 use shortlink_core::visit::class::Class;
 use vocabulary::Code;
 
-use crate::{ClickHouse, Fault};
+use crate::lists::limited;
+use crate::{ClickHouse, Fault, Numbers};
 
 pub(crate) const HOUR_MS: i64 = 60 * 60 * 1000;
 
-/// The visits of a link that are counted: its latest ones. Their last versions are found by sorting: `FINAL` would read
-/// more than the index by code finds, and older servers all visits.
-const LATEST: &str = "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status, variant \
-     FROM visits PREWHERE code = ? \
-     WHERE at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
-     ORDER BY number DESC, batch DESC LIMIT 1 BY number LIMIT ?)";
+/// The visits of a link that are counted: its latest ones, which are among some numbers. Their last versions are found by
+/// sorting: `FINAL` would read more than the index by code finds, and older servers all visits.
+fn latest(among: &Numbers) -> String {
+    format!(
+        "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status, variant \
+         FROM visits PREWHERE code = ? WHERE {} \
+         AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
+         ORDER BY number DESC, batch DESC LIMIT 1 BY number LIMIT ?)",
+        among.condition()
+    )
+}
 
 #[derive(Row, Deserialize)]
 struct Total {
@@ -146,21 +152,24 @@ impl ClickHouse {
             .collect())
     }
 
-    /// Counts the latest visits of a link by a dimension and class, the largest count first.
+    /// Counts the latest visits of a link, which are among some numbers, by a dimension and class, the largest count first.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
     pub async fn by_value(
         &self,
         code: &Code,
+        among: &Numbers,
         hours: (i64, i64),
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, Fault> {
         let column = column(dimension);
         let query = format!(
             "SELECT 0::Int64 AS begin, toString({column}) AS value, toString(class) AS class, \
-             toInt64(count()) AS visits {LATEST} \
-             GROUP BY value, class ORDER BY visits DESC, value, class"
+             toInt64(count()) AS visits {} \
+             GROUP BY value, class ORDER BY visits DESC, value, class{}",
+            latest(among),
+            among.settings(),
         );
         let query = self.database().await?.query(&query).bind(code.as_str());
         let query = in_hours(query, hours).bind(MAX_COUNTED);
@@ -181,6 +190,7 @@ impl ClickHouse {
     pub async fn over_time(
         &self,
         code: &Code,
+        among: &Numbers,
         hours: (i64, i64),
         dimension: Dimension,
         values: &[String],
@@ -193,8 +203,10 @@ impl ClickHouse {
         let column = column(dimension);
         let query = format!(
             "SELECT intDiv(toUnixTimestamp64Milli(at) + {ahead_ms}, {length_ms}) * {length} - {ahead} AS begin, \
-             toString({column}) AS value, toString(class) AS class, toInt64(count()) AS visits {LATEST} \
-             WHERE value IN ? GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class",
+             toString({column}) AS value, toString(class) AS class, toInt64(count()) AS visits {} \
+             WHERE value IN ? GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class{}",
+            latest(among),
+            among.settings(),
             ahead_ms = ahead * HOUR_MS,
             length_ms = length * HOUR_MS,
         );
@@ -211,23 +223,28 @@ impl ClickHouse {
             .collect())
     }
 
-    /// Counts the unique visitors of each day among the latest human visits of a link.
+    /// Counts the unique visitors of each day among the latest human visits of a link, which are among some numbers.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
     pub async fn visitors(
         &self,
         code: &Code,
+        among: &Numbers,
         hours: (i64, i64),
     ) -> Result<Vec<DayVisitors>, Fault> {
-        let query = "SELECT intDiv(toUnixTimestamp64Milli(at), 86400000) AS day, \
+        let query = format!(
+            "SELECT intDiv(toUnixTimestamp64Milli(at), 86400000) AS day, \
              uniqExact(visitor) AS visitors FROM (SELECT at, visitor FROM \
-             (SELECT number, at, visitor, class FROM visits PREWHERE code = ? \
-             WHERE at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
+             (SELECT number, at, visitor, class FROM visits PREWHERE code = ? WHERE {} \
+             AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
              ORDER BY number DESC, batch DESC LIMIT 1 BY number) \
              WHERE class = 'human' AND visitor IS NOT NULL \
-             ORDER BY number DESC LIMIT ?) GROUP BY day ORDER BY day";
-        let query = self.database().await?.query(query).bind(code.as_str());
+             ORDER BY number DESC LIMIT ?) GROUP BY day ORDER BY day{}",
+            among.condition(),
+            among.settings(),
+        );
+        let query = self.database().await?.query(&query).bind(code.as_str());
         let query = in_hours(query, hours).bind(MAX_COUNTED);
         let rows = self.rows::<Visitors>(query).await?.into_iter();
         Ok(rows
@@ -244,8 +261,8 @@ impl ClickHouse {
 }
 
 /// Binds the begin of the first and the end of the last hour.
-fn in_hours(query: Query, (since, until): (i64, i64)) -> Query {
+pub(crate) fn in_hours(query: Query, (since, until): (i64, i64)) -> Query {
     query
-        .bind(since.saturating_mul(HOUR_MS))
-        .bind(until.saturating_mul(HOUR_MS))
+        .bind(limited(since.saturating_mul(HOUR_MS)))
+        .bind(limited(until.saturating_mul(HOUR_MS)))
 }

@@ -13,6 +13,7 @@ pub(crate) mod export;
 mod first_clicks;
 mod keeping;
 mod listing;
+mod marks;
 mod moves;
 mod moving;
 mod network_minutes;

@@ -45,6 +45,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0032_visit_variants",
     "0033_variant_results",
     "0035_link_domains",
+    "0039_visit_marks",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -11,9 +11,10 @@ use jiff::SignedDuration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
+use shortlink_clickhouse::Numbers;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::{Destination, Link, ParameterValues};
-use shortlink_core::ports::{Counted, Dimension, OldCounts, TimeSpan};
+use shortlink_core::ports::{Counted, Dimension, OldCounts, TimeSpan, VisitListing};
 use shortlink_core::testing::{campaign, eventually, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
@@ -437,5 +438,75 @@ async fn a_server_that_lost_numbers_draws_none_of_them_while_sidecars_go_on() {
         let clicks = store.link_clicks(&[code("a")]).await.expect("a store");
         assert_eq!(clicks.len(), 0, "the link does not exist");
         assert_eq!(fixture.count("visit_sink WHERE batches > 1000").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn the_visits_of_a_link_are_read_where_they_are() {
+    for scheme in [Scheme::Sqlite, Scheme::Postgres] {
+        let fixture = Fixture::with_clickhouse(scheme).await;
+        let store = &fixture.store;
+        // Between two visits are as many numbers as those of 10,000 others.
+        let number = |n: i64| 1 + n * 10_001;
+        let keep_next = async |n: u64, text: &str| {
+            keep(store, vec![visit(n, text, "2026-06-01T12:00:00Z")]).await;
+            let others = "UPDATE visit_sink SET numbers = numbers + 10000";
+            fixture.execute(others).await;
+        };
+        for n in 0..6 {
+            keep_next(n, ["a", "b"][n as usize % 2]).await;
+        }
+        let places = async || {
+            let sink = store.sink.as_ref().expect("visits are in ClickHouse");
+            let hours = (i64::MIN, i64::MAX);
+            let numbers = store.numbers_of(sink, &code("a"), hours).await;
+            numbers.expect("a store")
+        };
+        let list = async |text: &str| {
+            let listing = VisitListing {
+                code: Some(code(text)),
+                limit: 100,
+                ..VisitListing::default()
+            };
+            let listed = store.list_visits(&listing).await.expect("a store");
+            listed.items.len() as u64
+        };
+        let answers = async |visits: u64| {
+            let of_link = query(Counted::Link(code("a")));
+            let counts = store.count_by(&of_link, Dimension::Domain).await;
+            let counts = counts.expect("a store");
+            assert_eq!(counts.iter().map(|it| it.visits).sum::<u64>(), visits);
+            assert_eq!(list("a").await, visits);
+        };
+        let of = |ranges: &[(i64, i64)]| Numbers::of(ranges.iter().copied());
+        let (first, second, third) = (
+            (number(0), number(1)),
+            (number(2), number(3)),
+            (number(4), number(5)),
+        );
+        assert_eq!(places().await, of(&[first, second, third]));
+        answers(3).await;
+        // As a replica that lags behind.
+        let later = format!("DELETE FROM visit_marks WHERE number > {}", number(2));
+        fixture.execute(&later).await;
+        assert_eq!(places().await, of(&[first, (number(2), i64::MAX)]));
+        answers(3).await;
+        // As visits that a program without marks has stored.
+        fixture.execute("DELETE FROM visit_marks").await;
+        assert_eq!(places().await, of(&[(i64::MIN, i64::MAX)]));
+        answers(3).await;
+        keep_next(6, "b").await;
+        assert_eq!(places().await, of(&[(i64::MIN, number(6))]));
+        assert_eq!(list("c").await, 0);
+        if scheme == Scheme::Postgres {
+            continue;
+        }
+        // Of many batches, the earlier ones are not looked up.
+        for n in 7..72 {
+            keep_next(n, "a").await;
+        }
+        keep_next(72, "b").await;
+        assert_eq!(places().await, of(&[(i64::MIN, number(72))]));
+        answers(68).await;
     }
 }

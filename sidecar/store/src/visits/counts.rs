@@ -61,7 +61,12 @@ impl Store {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
-            let counts = sink.by_value(code, hours(query), dimension);
+            let hours = hours(query);
+            let among = self.numbers_of(sink, code, hours).await?;
+            if among.is_empty() {
+                return Ok(Vec::new());
+            }
+            let counts = sink.by_value(code, &among, hours, dimension);
             return asked("count visits", counts.await);
         }
         let args = (query, dimension);
@@ -81,7 +86,12 @@ impl Store {
         by: Intervals,
     ) -> Result<Vec<ValueTimeCount>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
-            let counts = sink.over_time(code, hours(query), dimension, values, by);
+            let hours = hours(query);
+            let among = self.numbers_of(sink, code, hours).await?;
+            if among.is_empty() {
+                return Ok(Vec::new());
+            }
+            let counts = sink.over_time(code, &among, hours, dimension, values, by);
             return asked("count visits", counts.await);
         }
         let args = (query, dimension, values, by);
@@ -99,7 +109,13 @@ impl Store {
     /// of each whole day of which the period has a part.
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
-            return asked("count visitors", sink.visitors(code, hours(query)).await);
+            let hours = hours(query);
+            let among = self.numbers_of(sink, code, hours).await?;
+            if among.is_empty() {
+                return Ok(Vec::new());
+            }
+            let counts = sink.visitors(code, &among, hours);
+            return asked("count visitors", counts.await);
         }
         self.read("count visitors", query, |db, query| {
             Box::pin(visitors(db, query))

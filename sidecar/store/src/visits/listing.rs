@@ -5,11 +5,12 @@
 //! first and the last id of each day (`visit_days`), and PostgreSQL has a part of the table for each.
 
 use jiff::Timestamp;
+use shortlink_clickhouse::Numbers;
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
 
 use super::counts::{LINK, link};
 use super::sink::asked;
-use super::{click_ids, joined};
+use super::{HOUR_MS, click_ids, joined};
 use crate::db::{Db, Statement};
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
@@ -40,7 +41,21 @@ impl Store {
         listing: &VisitListing,
     ) -> Result<Listed<KeptVisit>, StoreError> {
         if let Some(sink) = &self.sink {
-            let listed = asked("list visits", sink.list(listing).await)?;
+            let hour = |ms: i64| ms.div_euclid(HOUR_MS);
+            let since = listing
+                .since
+                .map_or(i64::MIN, |it| hour(it.as_millisecond()));
+            let until = listing
+                .until
+                .map_or(i64::MAX, |it| hour(it.as_millisecond()) + 1);
+            let among = match &listing.code {
+                None => None,
+                Some(code) => Some(self.numbers_of(sink, code, (since, until)).await?),
+            };
+            if among.as_ref().is_some_and(Numbers::is_empty) {
+                return Ok(Listed::default());
+            }
+            let listed = asked("list visits", sink.list(listing, among.as_ref()).await)?;
             return self
                 .read("read click ids", listed, |db, listed| {
                     let mut listed = listed.clone();

@@ -14,7 +14,7 @@ use shortlink_core::visit::stored::StoredVisit;
 
 use super::reclassify::stored_visit;
 use super::sink::asked;
-use super::{ALL, EARLIER, HOUR_MS, clicks, listing};
+use super::{ALL, EARLIER, HOUR_MS, clicks, listing, marks};
 use crate::db::Db;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, invalid};
@@ -333,6 +333,7 @@ async fn settle(db: &mut Db<'_>, moved: Moved) -> Result<bool, sqlx::Error> {
     );
     db.run(note, args![moved.batches, moved.last.max(0)])
         .await?;
+    marks::clear(db).await?;
     let all = sql!(
         "SELECT (SELECT max(id) FROM visits) AS last, (SELECT count(*) FROM visits) AS visits, \
          (SELECT CAST(sum(visits) AS bigint) FROM visit_link_hours) AS counted"

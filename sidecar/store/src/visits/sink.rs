@@ -23,7 +23,7 @@ use super::keeping::add;
 use super::moves::Moves;
 use super::reclassify::{mark_stale, remove_empty};
 use super::values::name;
-use super::{Counts, EARLIER, LinkKey, sketches, variants};
+use super::{Counts, EARLIER, LinkKey, marks, sketches, variants};
 use crate::Store;
 use crate::db::Db;
 use crate::shared::failed;
@@ -82,7 +82,9 @@ pub(super) async fn number(db: &mut Db<'_>, visits: usize) -> Result<(i64, i64),
     let read = |row: &Row| Ok((row.get::<i64>("batches")?, row.get::<i64>("numbers")?));
     let drawn = db.one(sql, args![visits], read).await?;
     let (batch, last) = drawn.ok_or_else(|| sqlx::Error::Configuration(Box::new(Behind)))?;
-    Ok((batch, last - visits + 1))
+    let first = last - visits + 1;
+    marks::mark(db, batch, first).await?;
+    Ok((batch, first))
 }
 
 /// Visits are in ClickHouse, and this process would store them in SQL.
