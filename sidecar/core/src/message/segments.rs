@@ -1,11 +1,11 @@
 //! The encoding of a message, its length, and the segments that it is sent in (3GPP TS 23.038 and 23.040).
 
 /// The characters of the GSM 7-bit default alphabet, without the escape.
-const BASIC: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?\
+pub(super) const BASIC: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?\
                      ¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà";
 
 /// The characters of its extension table: each takes an escape and a septet.
-const EXTENDED: &str = "\u{c}^{}\\[~]|€";
+pub(super) const EXTENDED: &str = "\u{c}^{}\\[~]|€";
 
 /// The encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,28 @@ impl Encoding {
     }
 }
 
+/// The septets of ASCII characters, 0 for those without any.
+const ASCII: [u8; 128] = {
+    let mut table = [0; 128];
+    fill_in(&mut table, BASIC.as_bytes(), 1);
+    fill_in(&mut table, EXTENDED.as_bytes(), 2);
+    table
+};
+
+const fn fill_in(table: &mut [u8; 128], characters: &[u8], septets: u8) {
+    let mut place = 0;
+    while place < characters.len() {
+        if characters[place].is_ascii() {
+            table[characters[place] as usize] = septets;
+        }
+        place += 1;
+    }
+}
+
 /// The septets of a character in GSM-7, if it has any.
 fn septets(character: char) -> Option<usize> {
-    // Most characters of a text, without a search.
-    if character.is_ascii_alphanumeric() || matches!(character, ' ' | '/' | '.' | ':') {
-        return Some(1);
+    if let Some(septets) = ASCII.get(character as usize) {
+        return (*septets > 0).then_some(usize::from(*septets));
     }
     if BASIC.contains(character) {
         return Some(1);
@@ -76,21 +93,34 @@ pub struct Segments {
 impl Segments {
     /// Measures a text.
     pub fn of(text: &str) -> Self {
+        let is_one = |byte: u8| ASCII.get(usize::from(byte)) == Some(&1);
+        // As most texts are: none of its characters takes two septets.
+        if text.bytes().all(is_one) {
+            return Self::new(Encoding::Gsm7, text.len(), |part| text.len().div_ceil(part));
+        }
         let encoding = Encoding::of(text);
-        let (whole, part) = encoding.sizes();
-        let (mut length, mut count, mut in_segment) = (0, 0, part);
-        for character in text.chars() {
-            let units = encoding.units(character);
-            length += units;
-            if in_segment + units > part {
-                count += 1;
-                in_segment = 0;
+        let units = text.chars().map(|character| encoding.units(character));
+        Self::new(encoding, units.clone().sum(), |part| {
+            let (mut count, mut in_segment) = (0, part);
+            for units in units {
+                if in_segment + units > part {
+                    count += 1;
+                    in_segment = 0;
+                }
+                in_segment += units;
             }
-            in_segment += units;
-        }
-        if length <= whole {
-            count = usize::from(length > 0);
-        }
+            count
+        })
+    }
+
+    /// `count` counts the segments of a text that needs several, by the units of each.
+    fn new(encoding: Encoding, length: usize, count: impl FnOnce(usize) -> usize) -> Self {
+        let (whole, part) = encoding.sizes();
+        let count = if length > whole {
+            count(part)
+        } else {
+            usize::from(length > 0)
+        };
         Self {
             encoding,
             length,

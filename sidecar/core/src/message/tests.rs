@@ -98,6 +98,22 @@ fn lengths_at_the_bounds_of_segments() {
     }
 }
 
+#[test]
+fn each_character_has_the_septets_of_its_table() {
+    use segments::{BASIC, EXTENDED};
+
+    for character in (0..=0x1_ffff).filter_map(char::from_u32) {
+        let expected = if BASIC.contains(character) {
+            ("GSM-7", 1, 1)
+        } else if EXTENDED.contains(character) {
+            ("GSM-7", 2, 1)
+        } else {
+            ("UCS-2", character.len_utf16(), 1)
+        };
+        assert_eq!(size(&character.to_string()), expected, "{character:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn urls_are_in_order_and_apart(text in "([a-z{}().,:/?! 你，]|https?://){0,30}") {
@@ -135,6 +151,26 @@ proptest! {
             // A segment that ends before a pair lacks one unit at most.
             prop_assert!(count >= length.div_ceil(part) && count <= length.div_ceil(part - 1));
         }
+    }
+
+    #[test]
+    fn texts_of_one_septet_each_are_measured_as_others(text in "[ -Z_a-zé]{0,400}") {
+        let (alone, with) = (Segments::of(&text), Segments::of(&format!("{text}é")));
+        let length = text.chars().count();
+        for (size, length) in [(alone, length), (with, length + 1)] {
+            let count = if length > 160 { length.div_ceil(153) } else { length.min(1) };
+            let expected = Segments { encoding: Encoding::Gsm7, length, count };
+            prop_assert_eq!(size, expected);
+        }
+    }
+
+    #[test]
+    fn short_texts_surely_have_few_segments(text in "[a€é\\[你😀]{150,660}|a{0,7}😀{160,165}|a{600,660}|\\[{600,660}") {
+        let mut text = text;
+        while text.len() > SURELY_WITHIN {
+            text.pop();
+        }
+        prop_assert!(Segments::of(&text).count <= MAX_SEGMENTS);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use shortlink_api::members::{Members, Usage};
 use shortlink_api::message;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::link::Dedupe;
-use shortlink_core::message::{MAX_SEGMENTS, MAX_URLS, Segments, fill, urls};
+use shortlink_core::message::{MAX_SEGMENTS, MAX_URLS, SURELY_WITHIN, Segments, fill, urls};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::short_url::Owners;
 use shortlink_core::target::Target;
@@ -52,48 +52,48 @@ impl Context {
         let external_id = members.get("externalId").and_then(Value::as_str);
         let external_id = external_id.map(str::to_owned);
         let mut lengths_from = LengthsFrom::Configuration;
-        let Filled { message, values } = match read_text(&members) {
+        let Filled { message, values } = match read_text(&mut members) {
             Ok(filled) => filled,
             Err(problem) => return ((external_id, lengths_from), Err(problem)),
         };
-        members.remove("text");
         let campaign = campaigns.ok().and_then(|it| it.named_by(&members));
         if let Some(campaign) = campaign {
             let names = campaign.target.names();
-            if let Some(Value::Object(given)) = members.get_mut("parameters") {
-                given.retain(|name, _| names.contains(name));
-            }
-        } else if !members.contains_key("campaignId") {
-            members.remove("parameters");
+            let given = values.iter().filter(|(name, _)| names.contains(name));
+            let given = given.map(|(name, value)| (name.clone(), value.clone()));
+            members.insert("parameters".to_owned(), Value::Object(given.collect()));
         }
-        let read: Result<Vec<NewLink>, Problem> = message
-            .urls
-            .iter()
-            .map(|range| {
-                let url = &message.text[range.clone()];
-                let mut of_link = members.clone();
-                match campaign {
-                    Some(campaign) => self.check_target(url, campaign, &values)?,
-                    None if !members.contains_key("campaignId") => {
-                        of_link.insert("longUrl".to_owned(), url.into());
-                    }
-                    None => {}
-                }
-                let ((_, from), link) = self.read(Ok(of_link), campaigns);
-                lengths_from = from;
-                let describe = |detail: &str| format!("has the URL {url}, which {detail}");
-                link.map_err(|problem| problem.moved("/longUrl", "/text", describe))
-            })
-            .collect();
-        let read = read.and_then(|links| self.check_length(&message, &links).map(|()| links));
-        match read {
-            Ok(read) => links.extend(read.into_iter().map(Ok)),
-            Err(problem) => {
-                let same = message.urls.iter().map(|_| Err(problem.clone()));
-                links.extend(same);
-                if message.urls.is_empty() {
-                    return ((external_id, lengths_from), Err(problem));
-                }
+        let is_of_campaign = has(&members, "campaignId");
+        let first = links.len();
+        let last = message.urls.len().saturating_sub(1);
+        let read = message.urls.iter().enumerate();
+        let mut read = read.map(|(place, range)| {
+            let url = &message.text[range.clone()];
+            if let Some(campaign) = campaign {
+                self.check_target(url, campaign, &values)?;
+            }
+            let mut of_link = match place == last {
+                true => std::mem::take(&mut members),
+                false => members.clone(),
+            };
+            if !is_of_campaign {
+                of_link.insert("longUrl".to_owned(), url.into());
+            }
+            let ((_, from), link) = self.read(Ok(of_link), campaigns);
+            lengths_from = from;
+            let describe = |detail: &str| format!("has the URL {url}, which {detail}");
+            links.push(Ok(
+                link.map_err(|problem| problem.moved("/longUrl", "/text", describe))?
+            ));
+            Ok(())
+        });
+        let read = read.try_for_each(|link| link);
+        let read = read.and_then(|()| self.check_length(&message, &links[first..]));
+        if let Err(problem) = read {
+            links.truncate(first);
+            links.extend(message.urls.iter().map(|_| Err(problem.clone())));
+            if message.urls.is_empty() {
+                return ((external_id, lengths_from), Err(problem));
             }
         }
         ((external_id, lengths_from), Ok(message))
@@ -112,8 +112,13 @@ impl Context {
         let Ok(expected) = fill(&with_names, |name| values.get(name)?.as_str()) else {
             return Ok(());
         };
-        match (parse(url), parse(&expected)) {
-            (Some(found), Some(expected)) if found.as_str() == expected.as_str() => Ok(()),
+        match parse(url) {
+            Some(found)
+                if url == expected
+                    || parse(&expected).is_some_and(|it| it.as_str() == found.as_str()) =>
+            {
+                Ok(())
+            }
             _ => {
                 // The target itself is for keys that may read campaigns.
                 let id = campaign.id;
@@ -127,7 +132,11 @@ impl Context {
     }
 
     /// Checks the number of segments before links are created, with the longest short URLs that they can have.
-    fn check_length(&self, message: &Message, links: &[NewLink]) -> Result<(), Problem> {
+    fn check_length(
+        &self,
+        message: &Message,
+        links: &[Result<NewLink, Problem>],
+    ) -> Result<(), Problem> {
         let longest = |link: &NewLink| {
             let owners = Owners {
                 campaign: link.destination.campaign(),
@@ -142,13 +151,14 @@ impl Context {
             };
             let code = usize::from(link.policy.lengths.1) + 1;
             let code = link.slug.map_or(code, |code| code.as_str().len());
-            "x".repeat(base + 1 + code.min(MAX_CODE_LENGTH)).into()
+            base + 1 + code.min(MAX_CODE_LENGTH)
         };
-        let text = shortlink_core::message::replace(
-            &message.text,
-            &message.urls,
-            links.iter().map(longest),
-        );
+        let lengths = links.iter().flatten().map(longest);
+        if message.text.len() + lengths.clone().sum::<usize>() <= SURELY_WITHIN {
+            return Ok(());
+        }
+        let longest = lengths.map(|length| "x".repeat(length).into());
+        let text = shortlink_core::message::replace(&message.text, &message.urls, longest);
         let count = Segments::of(&text).count;
         if count <= MAX_SEGMENTS {
             return Ok(());
@@ -164,30 +174,33 @@ impl Context {
         &self,
         chunk: &RawChunk,
         digest: RowsDigest,
-        links: Vec<Result<NewLink, Problem>>,
+        mut links: Vec<Result<NewLink, Problem>>,
     ) -> Vec<RowResult> {
         // The chunk's rows are paid for.
         pay(&self.caller, links.len().saturating_sub(chunk.rows.len())).await;
         let first = chunk.number.saturating_mul(MAX_URLS as u32);
         let mut results = Vec::with_capacity(links.len());
-        let mut links = links.into_iter().peekable();
         for number in first.. {
-            if links.peek().is_none() {
+            if links.is_empty() {
                 break;
             }
-            let some = links.by_ref().take(MAX_TOGETHER).collect();
+            let others = links.split_off(links.len().min(MAX_TOGETHER));
+            let some = std::mem::replace(&mut links, others);
             results.extend(self.create_once(number, digest.clone(), some).await);
         }
         results
     }
 }
 
-/// Reads the text of a row and the values of its variables.
-fn read_text(members: &Map<String, Value>) -> Result<Filled, Problem> {
-    let own = ["text", "parameters", "longUrl", "customSlug"];
-    let own = own
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())));
+/// Whether a member is present and not `null`.
+fn has(members: &Map<String, Value>, name: &str) -> bool {
+    members.get(name).is_some_and(|value| !value.is_null())
+}
+
+/// Takes the text of a row and the values of its variables.
+fn read_text(members: &mut Map<String, Value>) -> Result<Filled, Problem> {
+    let own = ["text", "parameters"].into_iter();
+    let own = own.filter_map(|name| members.remove_entry(name));
     let mut fields = Fields::new(own.collect());
     let given = message::Message::read(&mut fields, Usage::New);
     let values = fields
@@ -199,15 +212,12 @@ fn read_text(members: &Map<String, Value>) -> Result<Filled, Problem> {
             fields.refuse_at(&["parameters", name], "must be a string");
         }
     }
-    if fields.has("longUrl") {
+    if has(members, "longUrl") {
         fields.refuse(
             "longUrl",
             "is not for messages: the URLs of the text are the targets",
         );
     }
-    fields.ignore("longUrl");
-    let has_slug = fields.has("customSlug");
-    fields.ignore("customSlug");
     let text = fields.required("text", given.text).unwrap_or_default();
     let filled = fill(&text, |name| values.get(name)?.as_str()).unwrap_or_else(|faults| {
         for fault in faults {
@@ -223,7 +233,7 @@ fn read_text(members: &Map<String, Value>) -> Result<Filled, Problem> {
         let detail = format!("has {} URLs, and may have {MAX_URLS}", urls.len());
         fields.refuse("text", detail);
     }
-    if has_slug && urls.len() > 1 {
+    if urls.len() > 1 && has(members, "customSlug") {
         fields.refuse(
             "customSlug",
             "is for a text with one URL: only one link can have a custom code",

@@ -70,10 +70,11 @@ async fn urls_become_short_links_with_segments_before_and_after() {
     let text = format!("Hi {{name}} ({long}), or http://example.com/b.");
     let rows = json!([
         { "text": text, "parameters": { "name": "Zoë", "m": "a&b" }, "externalId": "m-1", "tags": ["t"] },
-        { "text": "No URL, 5 €" },
+        { "text": "No URL, 5 €", "campaignId": null },
+        { "text": "http://example.com/c", "campaignId": null, "longUrl": null },
     ]);
     let results = results(&service, rows).await;
-    let [first, plain] = &results[..] else {
+    let [first, plain, alone] = &results[..] else {
         panic!("{results:?}")
     };
     assert_eq!(
@@ -104,6 +105,10 @@ async fn urls_become_short_links_with_segments_before_and_after() {
     assert_eq!(
         (&plain["status"], &plain["message"]),
         (&json!(200), &unchanged)
+    );
+    assert_eq!(
+        alone["message"]["text"],
+        format!("{BASE}/{}", code(alone, 0))
     );
 }
 
