@@ -27,6 +27,14 @@ impl ParsedSchema for conversion::Amount {
     }
 }
 
+impl ParsedSchema for conversion::Refunded {
+    fn schema() -> Value {
+        json!({
+            "type": "string", "pattern": "^(all|[0-9]{1,9}([.][0-9]{1,4})?)$", "examples": ["all", "9.90"],
+        })
+    }
+}
+
 impl ParsedSchema for conversion::Currency {
     fn schema() -> Value {
         json!({ "type": "string", "pattern": "^[A-Z]{3}$", "examples": ["EUR"] })
@@ -67,12 +75,15 @@ members! {
         value: Always<Parsed<conversion::Amount>> = "value",
         /// Currency of the value: three letters of ISO 4217.
         currency: Always<Parsed<conversion::Currency>> = "currency",
+        /// Sum of all refunds of a conversion that was reported before, at most its value, or all. Instead of value,
+        /// currency and at. A conversion that is refunded as a whole no longer counts.
+        refunded: Always<Parsed<conversion::Refunded>> = "refunded",
         /// Time of the conversion. Default: now. A time that is more than five minutes ahead is refused.
         at: Always<Moment> = "at",
     }
 }
 
 request! {
-    /// A conversion: what a visitor of a link did at its target, such as an order.
+    /// A conversion: what a visitor of a link did at its target, such as an order. Or a refund of one.
     pub NewConversion: New, required ["conversionId"], of Conversion
 }

@@ -51,6 +51,32 @@ impl fmt::Display for Amount {
     }
 }
 
+/// All refunds of a conversion together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refunded {
+    /// All of it, with or without a value: it no longer counts.
+    All,
+    /// So much of its value; the rest counts if there is any.
+    Amount(Amount),
+}
+
+/// A text that is no refund.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be all, or a decimal number such as 9.90, as a string")]
+pub struct RefundedError;
+
+impl FromStr for Refunded {
+    type Err = RefundedError;
+
+    fn from_str(text: &str) -> Result<Self, RefundedError> {
+        let amount = || text.parse().map(Self::Amount);
+        match text {
+            "all" => Ok(Self::All),
+            _ => amount().map_err(|_error| RefundedError),
+        }
+    }
+}
+
 /// A currency: the three letters of ISO 4217. Which codes are in use is not checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Currency([u8; 3]);
@@ -109,19 +135,25 @@ pub struct NewConversion {
     pub at: Timestamp,
     /// The value, if it has one.
     pub value: Option<(Currency, Amount)>,
+    /// The refunds of a conversion that was reported before, whose time and value stay.
+    pub refunded: Option<Refunded>,
 }
 
 /// The outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversionOutcome {
-    /// The conversion is counted now.
+    /// The conversion or its refund is counted now.
     New(Code),
-    /// The conversion was counted already.
+    /// The conversion, or a refund of as much, was counted already.
     Repeated(Code),
     /// The link has a conversion with this id and another value.
     Different(Code),
     /// The conversion is of a time whose visits were erased.
     Erased(Code),
+    /// The link has no conversion with the id of a refund.
+    NoConversion(Code),
+    /// The conversion has a smaller value than its refund, or none.
+    TooMuch(Code),
     /// The link does not exist.
     Unknown,
     /// Several links have the external id.
@@ -185,6 +217,15 @@ mod tests {
             assert_eq!(text.parse::<Amount>(), Err(AmountError), "{text}");
         }
         assert_eq!(Amount(i64::MAX).to_string(), "922337203685477.5807");
+    }
+
+    #[test]
+    fn refunds_are_amounts_or_all() {
+        assert_eq!("all".parse(), Ok(Refunded::All));
+        assert_eq!("9.9".parse(), Ok(Refunded::Amount(Amount(99_000))));
+        for text in ["", "All", "-1", "all ", "1,5"] {
+            assert_eq!(text.parse::<Refunded>(), Err(RefundedError), "{text}");
+        }
     }
 
     #[test]

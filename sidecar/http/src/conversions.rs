@@ -24,8 +24,9 @@ operations! {
         .text(
             "Each row is a conversion of a link, which `clickId`, `externalId` or `shortCode` names. A repetition with the same \
              `conversionId` for the same link is not counted again and has the status 200; with another value it has the \
-             status 409. Rows, results and limits are those of `POST /v1/links/batch`. A row that names no link, or whose \
-             time is ahead, is refused, and can be repeated."
+             status 409. With `refunded`, the row is a refund of a conversion that was reported before. Rows, results and \
+             limits are those of `POST /v1/links/batch`. A row that names no link, or whose time is ahead, is refused, \
+             and can be repeated."
         )
         .takes(&rows::PARAMETERS)
         .takes_rows::<NewConversion>(json!([{
@@ -37,7 +38,7 @@ operations! {
     }
     get "/v1/campaigns/{id}/conversions", "getCampaignConversions", "Counts the conversions of a campaign", of_campaign {
         .takes(&[campaigns::ID])
-        .text("The conversions of all links of the campaign, also of links that were deleted, without erased ones.")
+        .text("The conversions of all links of the campaign, also of links that were deleted, without erased and refunded ones.")
         .answers::<CampaignBody>(200, "The counts.")
     }
     get "/v1/links/{code}/conversions", "getLinkConversions", "Counts the conversions of a link", of_link {

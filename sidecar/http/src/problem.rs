@@ -124,6 +124,11 @@ problems! {
         "Visits are stored within seconds, or once Redis is available again: report the row again later.",
         .at("/clickId", "is that of no stored visit of a link that this API key reaches");
 
+    /// 404: a refund of no conversion.
+    unknown_conversion(): NOT_FOUND, "unknown-conversion", "The link has no conversion with this id",
+        "Only a conversion that was reported and not erased can be refunded: report it first.",
+        .at("/conversionId", "is that of no conversion of the link");
+
     /// 405. The router adds which methods are allowed.
     method_not_allowed():
         METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here",

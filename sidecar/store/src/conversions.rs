@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use shortlink_core::conversion::{
-    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, ValueTotal,
+    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, Refunded,
+    ValueTotal,
 };
 use shortlink_core::ports::StoreError;
 use vocabulary::{CampaignId, ClickId, Code};
@@ -50,6 +51,39 @@ type Key = (i64, String);
 /// The value of a conversion, if it has one.
 type Worth = Option<(Currency, Amount)>;
 
+/// The share of a conversion in totals: the number, and the currency and the value.
+pub(crate) type Part<'a> = (i64, Option<(&'a str, i64)>);
+
+/// A stored conversion.
+struct Kept {
+    value: Worth,
+    /// The refunded part of the value, if there was a refund.
+    refunded: Option<i64>,
+    /// The variant that it counts for.
+    variant: Option<String>,
+}
+
+impl Kept {
+    /// Without a rest of the value, a conversion with a refund counts no more.
+    fn part(&self) -> Part<'_> {
+        let value = self.value.as_ref();
+        let worth = value.map_or(0, |(_, amount)| amount.0);
+        let rest = worth - self.refunded.unwrap_or_default();
+        let counts = self.refunded.is_none() || rest > 0;
+        let value = value.map(|(currency, _)| (currency.as_str(), rest));
+        (i64::from(counts), value)
+    }
+
+    /// The part of the value that a refund means; `None` if there is less.
+    fn refund(&self, refunded: Refunded) -> Option<i64> {
+        let value = self.value.as_ref().map(|(_, amount)| amount.0);
+        match refunded {
+            Refunded::All => Some(value.unwrap_or_default()),
+            Refunded::Amount(Amount(part)) => value.filter(|it| part <= *it).map(|_| part),
+        }
+    }
+}
+
 /// A link that is locked.
 struct Locked {
     code: Code,
@@ -85,12 +119,11 @@ impl Sum {
 struct Changes(BTreeMap<(i64, String), Sum>);
 
 impl Changes {
-    /// Adds a conversion, or with `-1` removes one.
-    fn add(&mut self, link: i64, value: Option<(&str, i64)>, by: i64) {
-        let of_all = (ALL, 0);
-        for (currency, value) in [Some(of_all), value].into_iter().flatten() {
+    /// Adds what a conversion counts for, or with `-1` takes it away.
+    fn add(&mut self, link: i64, (conversions, value): Part<'_>, by: i64) {
+        for (currency, value) in [Some((ALL, 0)), value].into_iter().flatten() {
             let change = Sum {
-                conversions: by,
+                conversions: conversions * by,
                 value: value * by,
             };
             let sum = self.0.entry((link, currency.to_owned())).or_default();
@@ -99,7 +132,12 @@ impl Changes {
     }
 
     /// Stores the totals of links, which are locked, and of their campaigns.
-    async fn store(self, db: &mut Db<'_>, links: &HashMap<i64, Locked>) -> Result<(), sqlx::Error> {
+    async fn store(
+        mut self,
+        db: &mut Db<'_>,
+        links: &HashMap<i64, Locked>,
+    ) -> Result<(), sqlx::Error> {
+        self.0.retain(|_, sum| *sum != Sum::default());
         let ids: Vec<i64> = self.0.keys().map(|(link, _)| *link).collect();
         let sql = sql!(
             "SELECT link_id, currency, conversions, value FROM link_conversions WHERE link_id",
@@ -341,10 +379,10 @@ async fn report(
     };
     let erased = erased_until(db, first, subjects).await?;
     let is_erased = |name: &str, at: Timestamp| erased.get(name).is_some_and(|until| at <= *until);
-    let mut stored = stored(db, found).await?;
+    let mut kept = stored(db, found).await?;
     let mut changes = Changes::default();
     let mut by_variant = variants::Conversions::default();
-    let mut rows = Vec::new();
+    let mut changed: BTreeMap<Key, Timestamp> = BTreeMap::new();
     let outcomes = found.iter().map(|(link, conversion)| {
         let (id, clicked) = match link {
             Ok((id, clicked)) => (*id, clicked),
@@ -354,44 +392,78 @@ async fn report(
         let Some(link) = links.get(&id) else {
             return ConversionOutcome::Unknown;
         };
+        let mut count = |it: &Kept, by| {
+            changes.add(id, it.part(), by);
+            if let Some(variant) = &it.variant {
+                by_variant.add((link.campaign, link.code.as_str(), variant), it.part(), by);
+            }
+        };
+        let key = (id, conversion.id.clone());
+        let found = kept.get_mut(&key);
+        if let Some(of_all) = conversion.refunded {
+            let Some(it) = found else {
+                return ConversionOutcome::NoConversion(link.code);
+            };
+            let Some(part) = it.refund(of_all) else {
+                return ConversionOutcome::TooMuch(link.code);
+            };
+            if it.refunded >= Some(part) {
+                return ConversionOutcome::Repeated(link.code);
+            }
+            count(it, -1);
+            it.refunded = Some(part);
+            count(it, 1);
+            changed.entry(key).or_insert(conversion.at);
+            return ConversionOutcome::New(link.code);
+        }
         if is_erased(&of_link(link.code.as_str()), conversion.at)
             || is_erased(&of_campaign(link.campaign), conversion.at)
         {
             return ConversionOutcome::Erased(link.code);
         }
-        match stored.get(&(id, conversion.id.clone())) {
-            Some(value) if *value == conversion.value => ConversionOutcome::Repeated(link.code),
+        match found {
+            Some(it) if it.value == conversion.value => ConversionOutcome::Repeated(link.code),
             Some(_) => ConversionOutcome::Different(link.code),
             None => {
-                stored.insert((id, conversion.id.clone()), conversion.value);
-                let value = conversion.value.as_ref();
-                let value = value.map(|(currency, amount)| (currency.as_str(), amount.0));
-                changes.add(id, value, 1);
                 let followed = followed.get(link.code.as_str()).map(Vec::as_slice);
                 let variant = variant_of(clicked.as_ref(), followed.unwrap_or_default());
-                if let Some(variant) = variant {
-                    by_variant.add((link.campaign, link.code.as_str(), variant), value, 1);
-                }
-                let (currency, amount) = value.unzip();
-                let id_text = Value::from(&conversion.id);
-                let at = conversion.at.into();
-                let variant = variant.map(str::to_owned).into();
-                rows.push([
-                    id.into(),
-                    id_text,
-                    at,
-                    currency.into(),
-                    amount.into(),
-                    variant,
-                ]);
+                let it = Kept {
+                    value: conversion.value,
+                    refunded: None,
+                    variant: variant.map(str::to_owned),
+                };
+                count(&it, 1);
+                kept.insert(key.clone(), it);
+                changed.insert(key, conversion.at);
                 ConversionOutcome::New(link.code)
             }
         }
     });
     let outcomes = outcomes.collect();
-    let into = sql!("INSERT INTO conversions (link_id, id, at, currency, value, variant)");
-    let types = ["bigint", "text", "bigint", "text", "bigint", "text"];
-    db.insert(into, types, sql!(""), rows.into_iter()).await?;
+    let rows = changed.iter().filter_map(|(key, at)| {
+        let it = kept.get(key)?;
+        let value = it.value.as_ref();
+        let (currency, amount) = value.map(|it| (it.0.as_str(), it.1.0)).unzip();
+        let [link, id, variant] = [key.0.into(), (&key.1).into(), (&it.variant).into()];
+        let [amount, refunded] = [amount, it.refunded].map(Value::from);
+        Some([
+            link,
+            id,
+            (*at).into(),
+            currency.into(),
+            amount,
+            variant,
+            refunded,
+        ])
+    });
+    let rows: Vec<_> = rows.collect();
+    let into =
+        sql!("INSERT INTO conversions (link_id, id, at, currency, value, variant, refunded)");
+    let types = [
+        "bigint", "text", "bigint", "text", "bigint", "text", "bigint",
+    ];
+    let end = sql!(" ON CONFLICT (link_id, id) DO UPDATE SET refunded = excluded.refunded");
+    db.insert(into, types, end, rows.into_iter()).await?;
     changes.store(db, &links).await?;
     by_variant.store(db).await?;
     Ok(outcomes)
@@ -425,11 +497,11 @@ async fn lock(
     db.all(LOCK, args![ids], read).await
 }
 
-/// The values of those of conversions that are stored, by link and id.
+/// Those of conversions that are stored, by link and id.
 async fn stored(
     db: &mut Db<'_>,
     found: &[(Found, NewConversion)],
-) -> Result<HashMap<Key, Worth>, sqlx::Error> {
+) -> Result<HashMap<Key, Kept>, sqlx::Error> {
     let wanted = found.iter();
     let wanted = wanted.filter_map(|(link, it)| {
         let (id, _) = link.as_ref().ok()?;
@@ -440,13 +512,22 @@ async fn stored(
         return Ok(HashMap::new());
     }
     let sql = sql!(
-        "SELECT DISTINCT kept.link_id AS link_id, kept.id AS id, currency, value FROM ",
+        "SELECT DISTINCT kept.link_id AS link_id, kept.id AS id, currency, value, refunded, variant FROM ",
         table!("wanted": 1 "link_id" "bigint", 2 "id" "text"),
         " CROSS JOIN conversions AS kept WHERE kept.link_id = wanted.link_id AND kept.id = wanted.id"
     );
-    let read = |row: &Row| Ok(((row.get("link_id")?, row.get("id")?), value(row)?));
     let values = db.table(wanted.into_iter());
-    db.all(sql, &values, read).await
+    db.all(sql, &values, kept).await
+}
+
+/// Reads a conversion.
+fn kept(row: &Row) -> Result<(Key, Kept), sqlx::Error> {
+    let it = Kept {
+        value: value(row)?,
+        refunded: row.find("refunded")?,
+        variant: row.find("variant")?,
+    };
+    Ok(((row.get("link_id")?, row.get("id")?), it))
 }
 
 /// Reads the value of a conversion.
@@ -480,39 +561,31 @@ pub(crate) async fn erase(
 ) -> Result<bool, sqlx::Error> {
     let ids: Vec<i64> = known_ids(db, codes).await?.into_iter().flatten().collect();
     let sql = sql!(
-        "SELECT link_id, id, currency, value, variant FROM conversions WHERE link_id",
+        "SELECT link_id, id, currency, value, refunded, variant FROM conversions WHERE link_id",
         IN_NUMBERS,
         " AND at <= $2 LIMIT $3"
     );
-    let read = |row: &Row| {
-        let key: Key = (row.get("link_id")?, row.get("id")?);
-        let variant: Option<String> = row.find("variant")?;
-        Ok((key, value(row)?, variant))
-    };
     let values = args![ids, until, ERASED_PER_STEP];
-    let gone: Vec<(Key, Worth, Option<String>)> = db.all(sql, values, read).await?;
+    let gone: Vec<(Key, Kept)> = db.all(sql, values, kept).await?;
     if gone.is_empty() {
         return Ok(true);
     }
     let keys = gone
         .iter()
-        .map(|((link, id), ..)| [(*link).into(), id.into()]);
+        .map(|((link, id), _)| [(*link).into(), id.into()]);
     let from = sql!("DELETE FROM conversions");
     let key = [(sql!("link_id"), "bigint"), (sql!("id"), "text")];
     overwrite(db, true).await?;
     let deleted = db.delete(from, key, keys, sql!(""), |_row| Ok(())).await;
     overwrite(db, false).await?;
     deleted?;
-    let links = lock(db, gone.iter().map(|((link, _), ..)| *link)).await?;
+    let links = lock(db, gone.iter().map(|((link, _), _)| *link)).await?;
     let mut changes = Changes::default();
     let mut by_variant = variants::Conversions::default();
-    for ((id, _), value, variant) in &gone {
-        let value = value
-            .as_ref()
-            .map(|(currency, amount)| (currency.as_str(), amount.0));
-        changes.add(*id, value, -1);
-        if let (Some(link), Some(variant)) = (links.get(id), variant) {
-            by_variant.add((link.campaign, link.code.as_str(), variant), value, -1);
+    for ((id, _), it) in &gone {
+        changes.add(*id, it.part(), -1);
+        if let (Some(link), Some(variant)) = (links.get(id), &it.variant) {
+            by_variant.add((link.campaign, link.code.as_str(), variant), it.part(), -1);
         }
     }
     changes.store(db, &links).await?;

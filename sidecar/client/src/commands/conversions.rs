@@ -21,6 +21,8 @@ use crate::{Failure, Problem};
 pub enum ConversionsCommand {
     /// Report a conversion of a link, such as an order. It is counted once, however often it is reported.
     Create(CreateArguments),
+    /// Report that a conversion was refunded. It is counted once, however often it is reported.
+    Refund(RefundArguments),
     /// Report the conversions of the rows of a CSV or NDJSON file.
     #[command(after_long_help = import::about(Rows::Conversions))]
     Import(ImportArguments),
@@ -37,8 +39,9 @@ pub enum ConversionsCommand {
     },
 }
 
+/// A conversion: its id, and its link.
 #[derive(Debug, Args)]
-pub struct CreateArguments {
+struct NamedConversion {
     /// Your id of the conversion, such as the number of an order: 1 to 128 bytes of UTF-8.
     id: String,
     /// Code or short URL of the link.
@@ -53,6 +56,25 @@ pub struct CreateArguments {
     /// Id of the campaign of the link, if links of several campaigns have the external id.
     #[arg(long, value_name = "ID", value_parser = campaign_id)]
     campaign: Option<String>,
+}
+
+impl NamedConversion {
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        put(&mut members, "conversionId", Some(&self.id));
+        let code = self.code.as_ref().map(|code| &code.0);
+        put(&mut members, "shortCode", code);
+        put(&mut members, "clickId", self.click_id.as_ref());
+        put(&mut members, "externalId", self.external_id.as_ref());
+        put(&mut members, "campaignId", self.campaign.as_ref());
+        members
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    #[command(flatten)]
+    named: NamedConversion,
     /// Value, such as 49.90.
     #[arg(long, value_name = "NUMBER", requires = "currency")]
     value: Option<String>,
@@ -64,11 +86,31 @@ pub struct CreateArguments {
     at: Option<Timestamp>,
 }
 
+#[derive(Debug, Args)]
+pub struct RefundArguments {
+    #[command(flatten)]
+    named: NamedConversion,
+    /// Sum of all refunds, such as 9.90; with all, the conversion no longer counts.
+    #[arg(long, value_name = "NUMBER", default_value = "all")]
+    amount: String,
+}
+
 impl ConversionsCommand {
     /// Runs the command.
     pub(super) async fn run(self, session: &Session) -> Result<ExitCode, Failure> {
         match self {
-            Self::Create(arguments) => create(session, &arguments).await?,
+            Self::Create(arguments) => {
+                let mut members = arguments.named.members();
+                put(&mut members, "value", arguments.value.as_ref());
+                put(&mut members, "currency", arguments.currency.as_ref());
+                put(&mut members, "at", arguments.at.as_ref());
+                report(session, members).await?;
+            }
+            Self::Refund(arguments) => {
+                let mut members = arguments.named.members();
+                put(&mut members, "refunded", Some(&arguments.amount));
+                report(session, members).await?;
+            }
             Self::Import(arguments) => {
                 return import::run(session, arguments, Rows::Conversions).await;
             }
@@ -82,17 +124,7 @@ impl ConversionsCommand {
     }
 }
 
-async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Failure> {
-    let mut members = Map::new();
-    put(&mut members, "conversionId", Some(&arguments.id));
-    let code = arguments.code.as_ref().map(|code| &code.0);
-    put(&mut members, "shortCode", code);
-    put(&mut members, "clickId", arguments.click_id.as_ref());
-    put(&mut members, "externalId", arguments.external_id.as_ref());
-    put(&mut members, "campaignId", arguments.campaign.as_ref());
-    put(&mut members, "value", arguments.value.as_ref());
-    put(&mut members, "currency", arguments.currency.as_ref());
-    put(&mut members, "at", arguments.at.as_ref());
+async fn report(session: &Session, members: Map<String, Value>) -> Result<(), Failure> {
     let body = json!([members]);
     let answer = session
         .client

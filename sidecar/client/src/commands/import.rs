@@ -136,8 +136,8 @@ pub(super) fn about(rows: Rows) -> String {
         ),
         Rows::Conversions => {
             return "\
-Each row has a conversionId, a clickId, an externalId or a shortCode, and can have campaignId, value, currency and at. The \
-first line of a CSV file names them. Each line of an NDJSON file is one object.
+Each row has a conversionId, a clickId, an externalId or a shortCode, and can have campaignId, value, currency and at, or \
+refunded if it is a refund. The first line of a CSV file names them. Each line of an NDJSON file is one object.
 
 The command can be repeated at any time: a conversion with the same conversionId for the same link is counted once. \
 Rows whose links do not exist are reported with their lines.

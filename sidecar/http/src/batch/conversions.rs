@@ -41,7 +41,7 @@ pub(crate) struct ConversionResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     conversion_id: Option<String>,
-    /// 201 if the conversion was counted now, 200 if it was counted before; the status of the problem if there is one.
+    /// 201 if the conversion or its refund was counted now, 200 if it was counted before; the status of the problem if there is one.
     status: u16,
     /// Code of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,11 +208,27 @@ fn read(
         }
         (currency, value) => currency.zip(value),
     };
+    if given.refunded.is_some() {
+        for (name, is_given) in [("value", value.is_some()), ("at", given.at.is_some())] {
+            if is_given {
+                fields.refuse(
+                    name,
+                    "cannot be combined with refunded: the conversion has it",
+                );
+            }
+        }
+    }
     let at = about_links::time(&mut fields, given.at, now, MAX_AHEAD);
     fields.finish()?;
     // Nothing was refused, so that both are there.
     let (id, of) = id.zip(of).ok_or_else(Problem::internal)?;
-    Ok(NewConversion { of, id, at, value })
+    Ok(NewConversion {
+        of,
+        id,
+        at,
+        value,
+        refunded: given.refunded,
+    })
 }
 
 /// The member that names the link.
@@ -231,6 +247,11 @@ fn shown(outcome: ConversionOutcome, pointer: &str) -> Result<(u16, String), Pro
         ConversionOutcome::Repeated(code) => Ok((200, code.to_string())),
         ConversionOutcome::Different(_) => Err(Problem::other_conversion()),
         ConversionOutcome::Erased(_) => Err(Problem::erased_conversion()),
+        ConversionOutcome::NoConversion(_) => Err(Problem::unknown_conversion()),
+        ConversionOutcome::TooMuch(_) => {
+            let detail = "must be all, or at most the value of the conversion if it has one";
+            Err(Problem::invalid("/refunded", detail))
+        }
         ConversionOutcome::Unknown if pointer == "/clickId" => Err(Problem::unknown_click()),
         ConversionOutcome::Unknown => {
             let detail = "must name a link that this API key reaches";

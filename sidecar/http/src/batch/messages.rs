@@ -192,7 +192,7 @@ impl Context {
     }
 }
 
-/// Whether a member is present and not `null`.
+/// Reports whether a member is present and not `null`.
 fn has(members: &Map<String, Value>, name: &str) -> bool {
     members.get(name).is_some_and(|value| !value.is_null())
 }

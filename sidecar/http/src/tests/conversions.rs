@@ -215,6 +215,21 @@ async fn invalid_rows_are_refused_with_the_pointer() {
         ),
         (with(json!({"at": "yesterday"})), "/at", "date and time"),
         (with(json!({"price": "1"})), "/price", "is not known"),
+        (
+            with(json!({"refunded": "some"})),
+            "/refunded",
+            "must be all, or",
+        ),
+        (
+            with(json!({"refunded": "1", "value": "1", "currency": "EUR"})),
+            "/value",
+            "with refunded",
+        ),
+        (
+            with(json!({"refunded": "all", "at": NOW})),
+            "/at",
+            "with refunded",
+        ),
     ] {
         let results = scene.report(json!([row])).await;
         assert_eq!(statuses(&results), [422], "{row}");
@@ -231,6 +246,50 @@ async fn invalid_rows_are_refused_with_the_pointer() {
         .report(json!([with(json!({"at": "2026-06-01T00:05:00Z"}))]))
         .await;
     assert_eq!(statuses(&results), [201]);
+}
+
+#[tokio::test]
+async fn refunds_are_taken_from_what_is_counted() {
+    let scene = Scene::new().await;
+    let rows = json!([
+        {"conversionId": "o-1", "externalId": "m-1", "value": "49.90", "currency": "EUR"},
+        {"conversionId": "o-2", "externalId": "m-2", "value": "10", "currency": "EUR"},
+        {"conversionId": "sign-up", "externalId": "m-3", "campaignId": "1"},
+    ]);
+    assert_eq!(statuses(&scene.report(rows.clone()).await), [201, 201, 201]);
+    let refunds = json!([
+        {"conversionId": "o-1", "shortCode": "m1", "refunded": "9.90"},
+        // All together, in any order: a smaller one was before.
+        {"conversionId": "o-1", "shortCode": "m1", "refunded": "5"},
+        {"conversionId": "o-2", "shortCode": "m2", "refunded": "all"},
+        {"conversionId": "o-2", "shortCode": "m2", "refunded": "10.0000"},
+        {"conversionId": "o-3", "shortCode": "m2", "refunded": "all"},
+        {"conversionId": "o-1", "shortCode": "m1", "refunded": "49.9001"},
+        {"conversionId": "sign-up", "shortCode": "m3", "refunded": "1"},
+        {"conversionId": "sign-up", "shortCode": "m3", "refunded": "all"},
+    ]);
+    let results = scene.report(refunds.clone()).await;
+    let expected = [201, 200, 201, 200, 404, 422, 422, 201];
+    assert_eq!(statuses(&results), expected);
+    for (place, pointer) in [(4, "/conversionId"), (5, "/refunded"), (6, "/refunded")] {
+        assert_eq!(fault(&results[place]).0, pointer);
+    }
+    // Neither a refund nor its conversion counts again.
+    let again = scene.report(refunds).await;
+    assert_eq!(statuses(&again), [200, 200, 200, 200, 404, 422, 422, 200]);
+    assert_eq!(statuses(&scene.report(rows).await), [200, 200, 200]);
+    let expected = json!({
+        "converted": 1, "clicked": 2, "conversionRate": 0.5, "conversions": 1,
+        "values": [{"currency": "EUR", "conversions": 1, "value": "40"}],
+    });
+    assert_eq!(scene.read("/v1/campaigns/1/conversions").await, expected);
+    let none = json!({"conversions": 0, "values": []});
+    assert_eq!(scene.read("/v1/links/m2/conversions").await, none);
+    // Of CSV, with the conversion itself.
+    let csv = "conversionId,shortCode,value,currency,refunded\no-4,m2,7,JPY,\no-4,m2,,,7\n";
+    let answer = scene.send("", "text/csv", csv.to_owned()).await;
+    assert_eq!(statuses(&lines(&answer)), [201, 201]);
+    assert_eq!(scene.read("/v1/campaigns/1/conversions").await, expected);
 }
 
 #[tokio::test]

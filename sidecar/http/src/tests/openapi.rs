@@ -97,6 +97,7 @@ fn every_problem_is_described() {
             "row-too-large",
             "rows-refused",
             "unknown-click-id",
+            "unknown-conversion",
         ];
         let is_of_no_operation = is_of_no_operation.contains(name);
         let name = format!("\"{}{name}\"", problem::TYPE_PREFIX);

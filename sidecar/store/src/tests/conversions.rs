@@ -1,6 +1,6 @@
 //! Conversions and their totals: as all conversions together show them, whatever happened to those.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use shortlink_core::conversion::{
-    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion,
+    Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, Refunded,
 };
 use shortlink_core::link::{Destination, Link, ParameterValues};
 use shortlink_core::ports::{KeptVisit, VisitListing};
@@ -111,7 +111,22 @@ impl Scene {
             id: format!("order-{id}"),
             at: moment(FIRST) + SignedDuration::from_mins(own.random_range(0..1000)),
             value,
+            refunded: None,
         }
+    }
+
+    /// A refund of a conversion that may be there.
+    fn random_refund(&self, random: &mut StdRng) -> NewConversion {
+        let mut refund = self.random(random);
+        let most = refund.value.take().map_or(1000, |(_, amount)| amount.0);
+        let refunded = match random.random_range(0..10) {
+            0..3 => Refunded::All,
+            3 => Refunded::Amount(Amount(most)),
+            4 => Refunded::Amount(Amount(most + 1)),
+            _ => Refunded::Amount(Amount(random.random_range(0..=most))),
+        };
+        refund.refunded = Some(refunded);
+        refund
     }
 
     fn code_of(&self, conversion: &NewConversion) -> Code {
@@ -131,6 +146,22 @@ impl Scene {
             let key = (code, it.id.clone());
             if self.deleted.contains(&code) {
                 return ConversionOutcome::Unknown;
+            }
+            if let Some(refunded) = it.refunded {
+                let Some(kept) = self.counted.get_mut(&key) else {
+                    return ConversionOutcome::NoConversion(code);
+                };
+                let value = kept.value.map(|(_, amount)| amount);
+                let part = match refunded {
+                    Refunded::All => value.unwrap_or_default(),
+                    Refunded::Amount(part) if value.is_some_and(|it| it.0 >= part.0) => part,
+                    Refunded::Amount(_) => return ConversionOutcome::TooMuch(code),
+                };
+                if refunded_of(kept).is_some_and(|before| before >= part.0) {
+                    return ConversionOutcome::Repeated(code);
+                }
+                kept.refunded = Some(Refunded::Amount(part));
+                return ConversionOutcome::New(code);
             }
             if self.erased.get(&code).is_some_and(|until| it.at <= *until) {
                 return ConversionOutcome::Erased(code);
@@ -153,11 +184,12 @@ impl Scene {
 
     fn sums<'a>(conversions: impl Iterator<Item = &'a NewConversion>) -> (u64, Sums) {
         let (mut all, mut sums) = (0, Sums::new());
-        for it in conversions {
+        for it in conversions.filter(|it| counts(it)) {
             all += 1;
             if let Some((currency, amount)) = it.value {
                 let sum = sums.entry(currency.as_str().to_owned()).or_default();
-                *sum = (sum.0 + 1, sum.1 + amount.0);
+                let rest = amount.0 - refunded_of(it).unwrap_or_default();
+                *sum = (sum.0 + 1, sum.1 + rest);
             }
         }
         (all, sums)
@@ -192,7 +224,8 @@ impl Scene {
             .counted
             .iter()
             .filter(|((of, _), _)| is_of_campaign(place(of)));
-        let mut links: Vec<Code> = own.clone().map(|((of, _), _)| *of).collect();
+        let counted = own.clone().filter(|(_, it)| counts(it));
+        let mut links: Vec<Code> = counted.map(|((of, _), _)| *of).collect();
         links.dedup();
         assert_eq!(totals.links, links.len() as u64);
         assert_eq!(shown(totals), Self::sums(own.map(|(_, it)| it)));
@@ -205,6 +238,20 @@ impl Scene {
             exist.count() as i64
         );
     }
+}
+
+/// The refunded part of a noted conversion.
+fn refunded_of(it: &NewConversion) -> Option<i64> {
+    it.refunded.map(|refunded| match refunded {
+        Refunded::Amount(part) => part.0,
+        Refunded::All => panic!("noted as an amount"),
+    })
+}
+
+/// Reports whether a noted conversion counts: not if it was refunded as a whole.
+fn counts(it: &NewConversion) -> bool {
+    let value = it.value.map_or(0, |(_, amount)| amount.0);
+    refunded_of(it).is_none_or(|part| part < value)
 }
 
 async fn report(store: &Store, conversions: Vec<NewConversion>) -> Vec<ConversionOutcome> {
@@ -220,7 +267,11 @@ async fn totals_are_those_of_all_conversions(fixture: Fixture) {
         match random.random_range(0..20) {
             0..16 => {
                 let some = random.random_range(1..20);
-                let some: Vec<_> = (0..some).map(|_| scene.random(random)).collect();
+                let some = (0..some).map(|_| match random.random_bool(0.4) {
+                    true => scene.random_refund(random),
+                    false => scene.random(random),
+                });
+                let some: Vec<_> = some.collect();
                 let expected = scene.note(&some);
                 assert_eq!(report(&store, some).await, expected);
             }
@@ -242,6 +293,7 @@ async fn totals_are_those_of_all_conversions(fixture: Fixture) {
         scene.check().await;
     }
     let other = NewConversion {
+        refunded: None,
         value: None,
         ..scene
             .counted
@@ -264,9 +316,17 @@ async fn totals_are_exact_while_several_report_and_erase(fixture: Fixture) {
         let code = *scene.codes.choose(random).expect("some");
         // All are of a time after those of reports, so that the order does not matter.
         let until = moment(FIRST) + SignedDuration::from_mins(2000);
+        let before: BTreeSet<_> = scene.counted.keys().cloned().collect();
         for lane in 0..6 {
             let store = Arc::clone(&scene.stores[lane % 2]);
             let mut some: Vec<_> = (0..30).map(|_| scene.random(random)).collect();
+            // Of those that were reported before, so that the order does not matter here either.
+            let known = |it: &NewConversion| {
+                let key = (scene.code_of(it), it.id.clone());
+                before.contains(&key)
+            };
+            let refunds = (0..30).map(|_| scene.random_refund(random));
+            some.extend(refunds.filter(known));
             some.retain(|it| scene.code_of(it) != code);
             scene.note(&some);
             let mut of_code: Vec<_> = (0..5).map(|_| scene.random(random)).collect();
@@ -333,6 +393,7 @@ async fn click_ids_lead_to_links_until_they_are_erased_or_old(fixture: Fixture) 
             id: id.to_owned(),
             at: moment(NOW),
             value: None,
+            refunded: None,
         };
         report(store, [0, 1, 2, 3, 8, 9].map(conversion).to_vec()).await
     };
@@ -415,6 +476,7 @@ async fn sums_that_are_too_large_stay_at_the_largest(fixture: Fixture) {
         id: id.to_owned(),
         at: moment(FIRST),
         value: Some((currency("IRR"), Amount(amount))),
+        refunded: None,
     };
     for (id, amount) in [("a", i64::MAX - 1), ("b", 1), ("c", 9_999_999_999_999)] {
         report(store, vec![conversion(id, amount)]).await;
@@ -450,6 +512,7 @@ async fn links_are_found_by_external_ids_among_those_that_a_key_reaches(fixture:
         id: "one".to_owned(),
         at: moment(FIRST),
         value: None,
+        refunded: None,
     };
     let asked = || vec![conversion("x1"), conversion("x2"), conversion("nothing")];
     let own = |id: &str| Some(vec![id.to_owned()]);

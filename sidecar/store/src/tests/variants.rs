@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use shortlink_core::conversion::{Amount, ConversionOutcome, Converted, NewConversion};
+use shortlink_core::conversion::{Amount, ConversionOutcome, Converted, NewConversion, Refunded};
 use shortlink_core::link::{Destination, Link, ParameterValues};
 use shortlink_core::plan::{Plan, PlanChange, Variant, variants_text};
 use shortlink_core::ports::{Counted, TimeSpan};
@@ -196,6 +196,7 @@ fn conversion(of: Converted, id: &str) -> NewConversion {
         id: id.to_owned(),
         at: moment(NOW),
         value: Some(("EUR".parse().expect("a currency"), Amount(20_000))),
+        refunded: None,
     }
 }
 
@@ -252,9 +253,34 @@ async fn conversions_count_for_the_variant_that_led_to_them(fixture: Fixture) {
     assert_eq!(counted(Counted::Link(code("plain"))).await, []);
     assert_eq!(counted(Counted::All).await, []);
 
+    // Refunds count for the variant of their conversion, however they name the link.
+    let refund = |of, id, refunded| NewConversion {
+        value: None,
+        refunded: Some(refunded),
+        ..conversion(of, id)
+    };
+    let refunds = vec![
+        refund(by_code("m1"), "2", Refunded::Amount(Amount(5_000))),
+        refund(by_code("m2"), "4", Refunded::All),
+        refund(by_click(1), "1", Refunded::All),
+        refund(by_click(1), "7", Refunded::All),
+    ];
+    let outcomes = store.report_conversions(refunds, None).await;
+    assert!(outcomes.expect("a store").iter().all(is_new));
+    let all = [
+        row("", 1, 1, "2"),
+        row("a", 0, 0, ""),
+        row("b", 1, 1, "1.5"),
+    ];
+    assert_eq!(counted(Counted::Campaign(CAMPAIGN)).await, all);
+
     let erased: [Code; 1] = [code("m0")];
     erase_visits(store, &erased, moment(NOW)).await;
-    let left = [row("", 1, 2, "4"), row("a", 0, 0, ""), row("b", 1, 1, "2")];
+    let left = [
+        row("", 1, 1, "2"),
+        row("a", 0, 0, ""),
+        row("b", 1, 1, "1.5"),
+    ];
     assert_eq!(counted(Counted::Campaign(CAMPAIGN)).await, left);
     for table in ["variant_clicks", "variant_conversions"] {
         let of_m0 = format!("{table} WHERE code = 'm0'");

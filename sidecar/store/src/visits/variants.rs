@@ -20,6 +20,7 @@ use super::counts::number;
 use super::erasure::overwrite;
 use super::{ALL, LinkKey, Taken};
 use crate::Store;
+use crate::conversions::Part;
 use crate::db::Db;
 use crate::rows::known_ids;
 use crate::sql::{IN_NUMBERS, Sql, sql, table};
@@ -195,11 +196,11 @@ pub(crate) async fn followed(
 pub(crate) struct Conversions(BTreeMap<(i64, String, String, String), (i64, i64)>);
 
 impl Conversions {
-    /// Adds a conversion, or with `-1` removes one.
+    /// Adds what a conversion counts for, or with `-1` takes it away.
     pub(crate) fn add(
         &mut self,
         (campaign, code, variant): (i64, &str, &str),
-        value: Option<(&str, i64)>,
+        (conversions, value): Part<'_>,
         by: i64,
     ) {
         for (currency, value) in [Some(("", 0)), value].into_iter().flatten() {
@@ -208,12 +209,13 @@ impl Conversions {
                 .0
                 .entry((campaign, code, variant, currency))
                 .or_default();
-            *sum = (sum.0 + by, sum.1.saturating_add(value * by));
+            *sum = (sum.0 + conversions * by, sum.1.saturating_add(value * by));
         }
     }
 
     /// Stores the changes; the links are locked.
-    pub(crate) async fn store(self, db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+    pub(crate) async fn store(mut self, db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+        self.0.retain(|_, sum| *sum != (0, 0));
         let rows = self.0.iter();
         let rows = rows.map(
             |((campaign, code, variant, currency), (conversions, value))| {

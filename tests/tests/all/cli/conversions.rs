@@ -52,4 +52,15 @@ fn conversions_are_reported_one_by_one_and_by_a_file() {
     );
     let of_link = user.ok(&["conversions", "link", "slug0"]);
     assert!(of_link.contains("49.9"), "{of_link}");
+    let refund = ["conversions", "refund", "order-1", "--code", "slug0"];
+    let some = [&refund[..], &["--amount", "9.9"]].concat();
+    for (refund, expected) in [
+        (&some[..], "counted for the link slug0\n"),
+        (&refund, "counted for the link slug0\n"),
+        (&some, "counted before for the link slug0\n"),
+    ] {
+        assert_eq!(user.ok(refund), expected, "{refund:?}");
+    }
+    let counted = user.json(&["conversions", "campaign", &id]);
+    assert_eq!(counted["converted"], 2);
 }
