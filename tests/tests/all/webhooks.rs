@@ -247,6 +247,13 @@ fn first_arrivals(endpoint: &Endpoint) -> BTreeMap<String, Vec<i64>> {
 }
 
 #[test]
+fn events_outlive_kills_on_sqlite() {
+    let directory = directory();
+    let database = format!("sqlite:{}", directory.path().join("links.db").display());
+    outlive_kills(&database, directory.path());
+}
+
+#[test]
 fn events_outlive_kills_on_postgres() {
     let directory = directory();
     let postgres = Postgres::start(&directory.path().join("postgres"));
