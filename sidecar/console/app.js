@@ -17,6 +17,7 @@ import * as links from './pages/links.js';
 import * as live from './pages/live.js';
 import * as message from './pages/message.js';
 import * as newLink from './pages/new-link.js';
+import * as people from './pages/people.js';
 import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
 import * as statistics from './pages/statistics.js';
@@ -40,6 +41,7 @@ const ROUTES = [
   [/^\/campaigns\/([0-9A-Za-z]+)\/change$/, campaignForm],
   [/^\/campaigns-new$/, campaignForm],
   [/^\/campaigns-compared$/, comparison],
+  [/^\/people$/, people],
   [/^\/keys$/, keys],
   [/^\/keys\/([0-9A-Za-z]+)$/, key],
   [/^\/webhooks$/, webhooks],
@@ -181,7 +183,12 @@ function showDoor(ended = false) {
 
 async function leave() {
   try {
-    await ask('DELETE', '/console/session');
+    const { data } = await ask('DELETE', '/console/session');
+    // The page at the provider that signs the person out there too.
+    if (data?.leadsTo) {
+      location.assign(data.leadsTo);
+      return;
+    }
   } catch (failure) {
     document.getElementById('main').prepend(notice(failure, leave));
     return;

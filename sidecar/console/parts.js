@@ -9,6 +9,11 @@ export const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2
 /** A name and its value, for a list of facts. */
 export const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
 
+/** The API key or person of a change: the name if it is known, else the id. */
+export const author = (id, name) => (name
+  ? h('span', { title: id }, name)
+  : h('span', { class: 'code' }, id));
+
 /** The short URL with a copy button; only the code when nginx names no domain. */
 export function shortUrl(link) {
   const text = link.shortUrl ?? link.shortCode;

@@ -7,6 +7,7 @@ mod domains;
 mod keys;
 mod manual;
 mod nginx_conf;
+mod people;
 mod rebuild;
 mod reclassify;
 mod sample;
@@ -35,6 +36,7 @@ use crate::{lifecycle, random, telemetry};
 use check_keys::CheckKeysCommand;
 use domains::DomainsCommand;
 use keys::KeysCommand;
+use people::PeopleCommand;
 use visits::VisitsCommand;
 
 /// Short links for companies that send SMS: issue codes, store links and publish them to Redis.
@@ -90,6 +92,9 @@ enum Command {
     /// Create, list, rotate and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// List people who sign in to the console, end their sessions, block and unblock them.
+    #[command(subcommand)]
+    People(PeopleCommand),
     /// Import links from CSV, TSV or NDJSON into the database, with their codes.
     ///
     /// Reads files of another service and of `shortlink export`.
@@ -224,6 +229,10 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Keys(command) => {
+                with_store(&config, async |store| command.run(store).await).await?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::People(command) => {
                 with_store(&config, async |store| command.run(store).await).await?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -5,6 +5,7 @@
 //! that is silently ignored is worse than a program that does not start.
 
 mod layers;
+mod sign_in;
 mod visits;
 mod webhooks;
 
@@ -34,6 +35,7 @@ use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
+pub use sign_in::{OpenIdSettings, SignIn};
 pub use visits::Visits;
 pub use webhooks::Webhooks;
 
@@ -67,6 +69,8 @@ pub struct Config {
     pub visits: Visits,
     /// `[webhooks]`
     pub webhooks: Webhooks,
+    /// `[sign_in]`
+    pub sign_in: SignIn,
     /// `[log]`
     pub log: Log,
 }
@@ -240,6 +244,7 @@ impl Config {
             },
             visits: settings.visits()?,
             webhooks: settings.webhooks()?,
+            sign_in: settings.sign_in()?,
             log: Log {
                 format: settings.one_of(
                     "log.format",

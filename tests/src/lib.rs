@@ -13,7 +13,7 @@
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection;
 //!   [`tls`]: one that keeps its TLS sessions.
-//! - [`browser`]: a real browser.
+//! - [`browser`]: a real browser; [`openid`]: a provider at which its user signs in.
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API returns them.
@@ -46,6 +46,7 @@ pub mod http;
 pub mod made;
 pub mod metrics;
 pub mod nginx;
+pub mod openid;
 pub mod past;
 pub mod patroni;
 pub mod places;

@@ -19,6 +19,7 @@ pub mod kinds;
 pub mod link;
 pub mod members;
 pub mod message;
+pub mod person;
 pub mod preview;
 pub mod receipt;
 pub mod rules;

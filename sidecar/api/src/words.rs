@@ -114,6 +114,16 @@ word! {
 }
 
 word! {
+    /// Role of a person. Each includes those before it.
+    pub Role: one_of(api_key::Role::ALL.map(api_key::Role::name))
+}
+
+word! {
+    /// State of a person. One that is `blocked` cannot sign in.
+    pub PersonState: one_of(["active", "blocked"])
+}
+
+word! {
     /// State of an API key. Only `live` keys are valid.
     pub KeyState: one_of(api_key::KeyState::ALL.map(api_key::KeyState::name))
 }

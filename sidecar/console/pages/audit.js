@@ -5,6 +5,7 @@ import { h } from '../dom.js';
 import { when } from '../format.js';
 import { has, t } from '../i18n.js';
 import { asked, choosing, pages } from '../listing.js';
+import { author } from '../parts.js';
 
 const LIMIT = 50;
 
@@ -15,6 +16,7 @@ const ACTIONS = [
   'webhook.delete',
   'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase', 'visits.export',
   'session.begin', 'session.end',
+  'person.create', 'person.change', 'person.block', 'person.unblock', 'person.end-sessions',
 ];
 const NAMES = ['action', 'subject', 'keyId'];
 
@@ -70,7 +72,7 @@ function table(entries, at) {
       h('td', {}, inWords(entry.action), more(entry.detail)),
       h('td', {}, about(entry.subject, at)),
       h('td', { class: 'wide' }, entry.keyId
-        ? h('a', { class: 'code', href: at(`/audit?keyId=${entry.keyId}`) }, entry.keyId)
+        ? h('a', { href: at(`/audit?keyId=${entry.keyId}`) }, author(entry.keyId, entry.keyName))
         : h('span', { class: 'faint' }, t('audit.nobody'))))))));
 }
 
@@ -78,6 +80,7 @@ function table(entries, at) {
 function about(subject, at) {
   const [kind, name] = subject.split(/:(.*)/);
   const folder = { link: 'links', campaign: 'campaigns', key: 'keys' }[kind];
+  if (kind === 'person') return h('a', { class: 'code', href: at(`/people#${name}`) }, subject);
   return folder ? h('a', { class: 'code', href: at(`/${folder}/${name}`) }, subject)
     : h('span', { class: 'code' }, subject);
 }

@@ -24,6 +24,7 @@ export async function show({ heading, at, may }) {
   place.append(maker(place, list, at));
   return { title, parts: [
     heading(title),
+    h('p', {}, h('a', { href: at('/people') }, t('keys.people'))),
     place,
     list,
     pages({ here, path: '/keys', at, nextCursor, first: t('pages.first'), next: t('pages.next') }),

@@ -5,7 +5,7 @@ import { ask, get, notice, part } from '../api.js';
 import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
-import { fact, qr, sheet, shortUrl } from '../parts.js';
+import { author, fact, qr, sheet, shortUrl } from '../parts.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
 import { isVaried, trial } from '../trial.js';
@@ -71,7 +71,7 @@ function facts(link, at) {
       link.externalId && fact(t('field.externalId'), link.externalId),
       link.note && fact(t('field.note'), link.note),
       link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
-      fact(t('column.made'), when(link.createdAt), ' · ', h('span', { class: 'code' }, link.createdBy)),
+      fact(t('column.made'), when(link.createdAt), ' · ', author(link.createdBy, link.createdByName)),
       fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
 }
 
@@ -135,9 +135,9 @@ function historyOf(past, code) {
   return [list, cursor && older];
 }
 
-function step({ changedAt, changedBy, before }) {
+function step({ changedAt, changedBy, changedByName, before }) {
   return h('li', {},
-    h('p', {}, when(changedAt), ' · ', h('span', { class: 'code' }, changedBy)),
+    h('p', {}, when(changedAt), ' · ', author(changedBy, changedByName)),
     h('p', { class: 'faint small' }, t('history.before', { revision: before.revision }), ' ',
       before.paused && badge('paused'), ' ', h('span', { class: 'code' }, before.longUrl ?? '')));
 }

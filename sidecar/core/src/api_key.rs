@@ -5,9 +5,10 @@
 //! passwords, would add nothing: such a secret cannot be guessed.
 //!
 //! A key is rotated to a successor of the same name and rights; both are valid while its user
-//! changes over.
+//! changes over. A person ([`Person`]) is a key without a secret.
 
 mod name;
+mod person;
 mod policy;
 mod scope;
 
@@ -22,6 +23,7 @@ use vocabulary::Alphabet;
 use crate::codes::random::random_characters;
 use crate::named;
 pub use name::{MAX_NAME_LENGTH, NameError, parse_name};
+pub use person::{Person, Role};
 pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
 pub use scope::Scope;
 
@@ -76,6 +78,8 @@ pub struct ApiKey {
     /// The ids of all keys of this sequence, its own included; of a stored key that reaches only its own links. Other
     /// keys do not need them, and have none.
     pub sequence_ids: Vec<String>,
+    /// The person whose sessions at the console this key stands for; `None` for a key with a secret.
+    pub person: Option<Box<Person>>,
 }
 
 impl ApiKey {
@@ -102,6 +106,7 @@ impl ApiKey {
             expires_at: None,
             revoked_at: None,
             successor_id: None,
+            person: None,
         };
         (key, text)
     }
@@ -117,11 +122,31 @@ impl ApiKey {
         }
     }
 
+    /// Makes a person, whose id is drawn as that of a key.
+    pub fn of_person(
+        name: String,
+        person: Person,
+        now: Timestamp,
+        rng: &mut (impl CryptoRng + ?Sized),
+    ) -> Self {
+        let scopes = person.role.map_or(&[][..], Role::scopes).to_vec();
+        let (key, _) = Self::generate(name, scopes, now, rng);
+        Self {
+            person: Some(Box::new(person)),
+            ..key
+        }
+    }
+
     /// Reports whether the presented secret is right and the key live. Takes the same time for
-    /// every wrong secret.
+    /// every wrong secret. A person has no secret.
     pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
         let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
-        same && self.state(now) == KeyState::Live
+        same && self.person.is_none() && self.state(now) == KeyState::Live
+    }
+
+    /// Reports whether this is a person who may have sessions.
+    pub fn admits_sessions(&self, now: Timestamp) -> bool {
+        self.person.is_some() && self.state(now) == KeyState::Live
     }
 
     /// Reports whether the key reaches the links and campaigns that another one has created.
@@ -166,6 +191,7 @@ impl fmt::Debug for ApiKey {
             .field("revoked_at", &self.revoked_at)
             .field("successor_id", &self.successor_id)
             .field("first_id", &self.first_id)
+            .field("person", &self.person)
             .finish_non_exhaustive()
     }
 }
@@ -175,6 +201,13 @@ pub struct PresentedKey {
     /// Id that the caller claims.
     pub id: String,
     secret_sha256: [u8; 32],
+}
+
+impl fmt::Debug for PresentedKey {
+    /// Leaves out the digest of the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PresentedKey").field(&self.id).finish()
+    }
 }
 
 impl PresentedKey {
@@ -289,6 +322,35 @@ mod tests {
             key.scopes = vec![Scope::LinksRead, scope];
             assert_eq!(key.is_consistent(), is_consistent, "{scope}");
         }
+    }
+
+    #[test]
+    fn a_person_has_no_secret_and_just_a_live_person_has_sessions() {
+        let (key, text) = generate(1);
+        let presented = PresentedKey::parse(&text).expect("a key's own text");
+        let now = Timestamp::UNIX_EPOCH;
+        let person = Person {
+            issuer: "https://id.example.com".to_owned(),
+            subject: "7".to_owned(),
+            email: None,
+            role: Some(Role::Viewer),
+            signed_in_at: now,
+        };
+        let mut rng = StdRng::seed_from_u64(2);
+        let person = ApiKey::of_person("Ann".to_owned(), person, now, &mut rng);
+        assert_eq!(person.scopes, Role::Viewer.scopes());
+        // Even with the digest of a known secret.
+        let known = ApiKey {
+            secret_sha256: key.secret_sha256,
+            ..person.clone()
+        };
+        assert!(key.admits(&presented, now) && !known.admits(&presented, now));
+        assert!(person.admits_sessions(now) && !key.admits_sessions(now));
+        let blocked = ApiKey {
+            revoked_at: Some(now),
+            ..person
+        };
+        assert!(!blocked.admits_sessions(now));
     }
 
     #[test]

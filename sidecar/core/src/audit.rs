@@ -27,6 +27,16 @@ named! {
         KeyRotate = "key.rotate",
         /// An API key was revoked.
         KeyRevoke = "key.revoke",
+        /// A person has signed in for the first time.
+        PersonCreate = "person.create",
+        /// A person's name, address or role at the provider had changed when they signed in.
+        PersonChange = "person.change",
+        /// A person was blocked.
+        PersonBlock = "person.block",
+        /// A person's block was ended.
+        PersonUnblock = "person.unblock",
+        /// All sessions of a person were ended.
+        PersonEndSessions = "person.end-sessions",
         /// A link was changed. Its creation is recorded by the link itself.
         LinkChange = "link.change",
         /// A link was paused.
@@ -87,6 +97,8 @@ named! {
 pub enum Subject {
     /// An API key, by its id.
     Key(String),
+    /// A person, by the id of their key.
+    Person(String),
     /// A link.
     Link(Code),
     /// A campaign.
@@ -101,6 +113,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(id) => write!(f, "key:{id}"),
+            Self::Person(id) => write!(f, "person:{id}"),
             Self::Link(code) => write!(f, "link:{code}"),
             Self::Campaign(id) => write!(f, "campaign:{id}"),
             Self::Job(id) => write!(f, "job:{id}"),

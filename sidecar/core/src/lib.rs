@@ -11,6 +11,7 @@ pub mod audit;
 pub mod blocks;
 pub mod bulk;
 pub mod campaign;
+pub mod causes;
 pub mod clock;
 pub mod codes;
 pub mod conversion;
@@ -26,6 +27,7 @@ pub mod receipt;
 pub mod records;
 pub mod revised;
 pub mod short_url;
+pub mod sign_in;
 pub mod store_error;
 pub mod target;
 #[cfg(any(test, feature = "testing"))]

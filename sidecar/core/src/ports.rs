@@ -27,7 +27,10 @@ pub use audit::AuditListing;
 pub use campaigns::{CampaignEditor, PublishedCampaign};
 pub use codes::{CapacityGrant, CodeLease, CodeUsage, PoolCounts};
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome};
-pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
+pub use keys::{
+    KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit, NewSession, SignIn,
+    SignInEditor, StoredSession,
+};
 pub use links::{
     Created, Edited, Editor, FoundOrCreated, Identical, Identity, Listing, MAX_NODES, MAX_TOGETHER,
     Position, RequestDigest,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::strategy::CodePolicy;
 use shortlink_core::ports::{Publisher, VisitQueue};
+use shortlink_core::sign_in::{Provider, RoleRules};
 use shortlink_core::target::domains::{DomainError, TargetDomains};
 use shortlink_core::target::{Target, TargetPolicy};
 use shortlink_core::trace::Sampling;
@@ -24,9 +25,11 @@ use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
 use shortlink_service::webhooks::Webhooks;
 use shortlink_store::{ReplicaState, Store};
+use url::Url;
 use vocabulary::RedirectStatus;
 
 use super::batch::conversions::ConversionCounters;
+use super::console::SignInCounters;
 use super::proxy::ProxySecret;
 use super::requests::{AnswerCounters, Requests};
 
@@ -46,6 +49,10 @@ pub struct App {
     pub sessions: Sessions,
     /// Limits attempts to sign in.
     pub sign_ins: Attempts,
+    /// Counts of sign-ins.
+    pub sign_in_counters: SignInCounters,
+    /// The provider at which people sign in, if there is one.
+    pub openid: Option<OpenId>,
     /// Creates, changes, rotates and revokes API keys.
     pub keys: Keys,
     /// Measures the use of the code space.
@@ -96,6 +103,27 @@ pub struct App {
     pub body_limit_bytes: usize,
     /// The secret by which the API recognises nginx; without one, it believes all callers that are authorised.
     pub proxy_secret: Option<ProxySecret>,
+}
+
+/// The sign-in of people at a provider of OpenID Connect.
+pub struct OpenId {
+    /// The provider.
+    pub provider: Arc<dyn Provider>,
+    /// The roles that the provider's claims give.
+    pub rules: RoleRules,
+    /// The provider's name on the sign-in page.
+    pub name: String,
+    /// The address of the console's server, without a path.
+    pub console_url: Url,
+    /// False if the sign-in page hides the form for API keys.
+    pub shows_api_key: bool,
+}
+
+impl OpenId {
+    /// The address of a path of the console.
+    pub(super) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.console_url.origin().ascii_serialization())
+    }
 }
 
 impl App {

@@ -39,21 +39,26 @@ pub(super) fn circumstances(headers: &HeaderMap) -> Map<String, Value> {
 struct EntryMembers {
     id: i64,
     at: Timestamp,
-    /// Id of the API key that made the change; `null` for the command line and the service itself.
+    /// Id of the API key or person that made the change; `null` for the command line and the service itself.
     key_id: Option<String>,
     /// Name of the change, such as `link.revoke`.
     action: String,
-    /// Object of the change: `key:…`, `campaign:…` or `link:…`.
+    /// Object of the change: `key:…`, `person:…`, `campaign:…` or `link:…`.
     subject: String,
     /// Details of the change; their members depend on the action.
     detail: Map<String, Value>,
 }
 
-// An entry in an answer. Not a doc comment: the schema is that of the members.
+// An entry in an answer. Not a doc comment: the description is that of the members.
 #[derive(Serialize, JsonSchema)]
-#[serde(transparent)]
+#[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-struct EntryBody(#[serde(with = "EntryMembers")] StoredAuditEntry);
+struct EntryBody {
+    #[serde(flatten, with = "EntryMembers")]
+    entry: StoredAuditEntry,
+    /// Present name of the API key or person of `keyId`.
+    key_name: Option<String>,
+}
 
 /// A page of the audit log.
 #[derive(Serialize, JsonSchema)]
@@ -68,8 +73,8 @@ struct PageBody {
 
 parameters! {
     SUBJECT: query "subject", "Subject",
-        "Only changes of this object: key:…, campaign:…, link:… or job:….", string;
-    BY_KEY: query "keyId", "ByKey", "Only changes that this API key made.", string;
+        "Only changes of this object: key:…, person:…, campaign:…, link:… or job:….", string;
+    BY_KEY: query "keyId", "ByKey", "Only changes that this API key or person made.", string;
     ACTION: query "action", "Action", "Only changes of this name, such as link.revoke.", string;
 }
 
@@ -107,8 +112,17 @@ async fn list(
     let Listed { items, read_to } = app.listings.list_audit(&listing).await?;
     let (entries, next) = cut(items, listing.limit, |last| last.id);
     let next = next.or(read_to);
+    let ids: Vec<&str> = entries
+        .iter()
+        .filter_map(|it| it.key_id.as_deref())
+        .collect();
+    let names = app.listings.key_names(&ids).await?;
+    let entries = entries.into_iter().map(|entry| EntryBody {
+        key_name: entry.key_id.as_ref().and_then(|id| names.get(id).cloned()),
+        entry,
+    });
     Ok(Json(PageBody {
-        entries: entries.into_iter().map(EntryBody).collect(),
+        entries: entries.collect(),
         next_cursor: next.map(|id| cursor::encode(cursor::AUDIT, id)),
     }))
 }

@@ -5,9 +5,8 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use shortlink_core::api_key::{PresentedKey, Scope};
-use shortlink_service::access::Caller;
-
-use jiff::Timestamp;
+use shortlink_service::access::{Caller, Credentials};
+use shortlink_service::sessions::Session;
 
 use super::app::{App, SharedApp};
 use super::console;
@@ -110,19 +109,20 @@ impl Admission {
     /// database is unavailable, the last known state of the key decides.
     pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
         let now = app.clock.now();
-        if let Some((id, until)) = &self.presented.session
-            && (now >= *until || matches!(app.sessions.is_over(id).await, Ok(true)))
+        if let Presented::Session(session) = &self.presented
+            && (now >= session.until || matches!(app.sessions.is_over(session).await, Ok(true)))
         {
             return false;
         }
-        match app.access.recognise(&self.presented.key).await {
+        let credentials = self.presented.credentials();
+        match app.access.recognise(credentials).await {
             Ok(caller) => caller.is_some_and(|caller| {
                 let (key, before) = (caller.key(), self.caller.key());
                 // A key that reached all links may reach only its own now.
                 key.allows(Scope::StatsRead)
                     && key.policy.own_links_only == before.policy.own_links_only
             }),
-            Err(_away) => self.caller.key().admits(&self.presented.key, now),
+            Err(_away) => credentials.are_of(self.caller.key(), now),
         }
     }
 }
@@ -164,10 +164,20 @@ pub(super) fn restricted(parts: &Parts) -> Result<Option<&Caller>, Problem> {
 }
 
 /// The credentials of a request.
-struct Presented {
-    key: PresentedKey,
-    /// The session that supplied the key: its id, and its expiry.
-    session: Option<(String, Timestamp)>,
+enum Presented {
+    /// An API key in a header.
+    Key(Credentials),
+    /// A session of the console.
+    Session(Session),
+}
+
+impl Presented {
+    fn credentials(&self) -> &Credentials {
+        match self {
+            Self::Key(credentials) => credentials,
+            Self::Session(session) => &session.credentials,
+        }
+    }
 }
 
 /// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
@@ -193,7 +203,7 @@ pub(super) async fn admit(parts: &Parts, app: &SharedApp, scope: Scope) -> Resul
 /// Finds the caller of a request.
 async fn authenticate(parts: &Parts, app: &App) -> Result<Admission, Problem> {
     let presented = presented(parts, app).await?;
-    let caller = app.access.recognise(&presented.key).await?;
+    let caller = app.access.recognise(presented.credentials()).await?;
     let caller = caller.ok_or_else(Problem::unauthorized)?;
     Ok(Admission { presented, caller })
 }
@@ -204,14 +214,12 @@ async fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
     if let Some(text) = key_text(&parts.headers) {
         let key = text.and_then(|text| PresentedKey::parse(text.trim()));
         let key = key.ok_or_else(Problem::unauthorized)?;
-        return Ok(Presented { key, session: None });
+        return Ok(Presented::Key(Credentials::Key(key)));
     }
     let session = console::session(parts, app).await?;
-    let session = session.ok_or_else(Problem::unauthorized)?;
-    Ok(Presented {
-        key: session.presented,
-        session: Some((session.id, session.until)),
-    })
+    session
+        .map(Presented::Session)
+        .ok_or_else(Problem::unauthorized)
 }
 
 /// The text of the key in a header; `Some(None)` if it is not text. Ignores schemes other than

@@ -4,7 +4,9 @@
 //! accepts in place of a key ([`session()`]).
 
 mod assets;
+mod counters;
 mod session;
+mod sign_in;
 
 use axum::Router;
 use axum::http::header::{COOKIE, HOST, ORIGIN};
@@ -19,10 +21,49 @@ use super::app::{App, SharedApp};
 use super::extract::header;
 use super::problem::Problem;
 
-/// The cookie that holds a session, and its name over https, with which browsers take it from this host only, and only
-/// with `Secure`.
-const COOKIE_NAME: &str = "shortlink_session";
-const SECURE_COOKIE_NAME: &str = "__Host-shortlink_session";
+pub use counters::SignInCounters;
+
+/// A cookie of the console. Over https its name begins with `__Host-`, with which browsers take it from this host only,
+/// and only with `Secure`.
+struct Cookie {
+    name: &'static str,
+    same_site: &'static str,
+}
+
+/// The cookie that holds a session.
+const SESSION: Cookie = Cookie {
+    name: "shortlink_session",
+    same_site: "Strict",
+};
+
+impl Cookie {
+    /// The value in a request.
+    fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let wanted = self.name_of(headers);
+        headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .find(|(name, _)| *name == wanted)
+            .map(|(_, value)| value)
+    }
+
+    /// The header that sets it.
+    fn set(&self, value: &str, max_age_s: i64, headers: &HeaderMap) -> String {
+        let (name, same_site) = (self.name_of(headers), self.same_site);
+        let secure = if is_https(headers) { "; Secure" } else { "" };
+        format!(
+            "{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite={same_site}{secure}"
+        )
+    }
+
+    fn name_of(&self, headers: &HeaderMap) -> String {
+        let prefix = if is_https(headers) { "__Host-" } else { "" };
+        format!("{prefix}{}", self.name)
+    }
+}
 
 /// The header that marks requests of the console; a page of another origin cannot send it.
 const MARK: &str = "x-shortlink-console";
@@ -36,6 +77,9 @@ pub(super) fn routes() -> Router<SharedApp> {
             get(session::show).post(session::begin).delete(session::end),
         )
         .route("/console/admission", get(session::admit))
+        .route("/console/sign-in/ways", get(sign_in::ways))
+        .route("/console/sign-in/start", get(sign_in::start))
+        .route("/console/sign-in/callback", get(sign_in::callback))
         .route("/console/assets/{version}/{*path}", get(assets::asset))
         .route("/console", get(assets::page))
         .route("/console/", get(assets::page))
@@ -47,7 +91,7 @@ pub(super) fn routes() -> Router<SharedApp> {
 /// # Errors
 /// Fails if the request could change something and does not come from the console, or if the store does.
 pub(super) async fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Problem> {
-    let Some(token) = token(&parts.headers) else {
+    let Some(token) = SESSION.value(&parts.headers) else {
         return Ok(None);
     };
     let is_reading = matches!(parts.method, Method::GET | Method::HEAD);
@@ -98,26 +142,10 @@ fn is_of_host(origin: Option<&str>, host: Option<&str>) -> bool {
     is_same().unwrap_or_default()
 }
 
-/// The value of the session's cookie.
-fn token(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == cookie_name(headers))
-        .map(|(_, token)| token)
-}
-
-/// The name of the cookie for the scheme that nginx reports.
-fn cookie_name(headers: &HeaderMap) -> &'static str {
+/// Reports whether the browser uses https, as nginx reports it.
+fn is_https(headers: &HeaderMap) -> bool {
     let scheme = header(headers, "x-forwarded-proto").unwrap_or_default();
-    if scheme.eq_ignore_ascii_case("https") {
-        SECURE_COOKIE_NAME
-    } else {
-        COOKIE_NAME
-    }
+    scheme.eq_ignore_ascii_case("https")
 }
 
 #[cfg(test)]

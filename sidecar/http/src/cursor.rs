@@ -13,6 +13,7 @@ use super::problem::Problem;
 pub(super) const LINKS: &str = "1";
 pub(super) const HISTORY: &str = "h1";
 pub(super) const KEYS: &str = "k1";
+pub(super) const PEOPLE: &str = "p1";
 pub(super) const AUDIT: &str = "a1";
 pub(super) const VISITS: &str = "v1";
 pub(super) const JOBS: &str = "j1";

@@ -120,7 +120,7 @@ async fn find(
     _: MayManageKeys,
     IdInPath(id): IdInPath,
 ) -> Result<Json<KeyBody>, Problem> {
-    let key = app.store.find_key(&id).await?.ok_or_else(no_such_key)?;
+    let key = app.keys.find(&id).await?.ok_or_else(no_such_key)?;
     let bodies = counted(&app, std::slice::from_ref(&key)).await?;
     let body = bodies.into_iter().next();
     body.map(Json).ok_or_else(Problem::internal)
@@ -148,6 +148,7 @@ async fn list(
 ) -> Result<Json<PageBody>, Problem> {
     let after = cursor::decode(cursor::KEYS, asked.cursor)?;
     let listing = KeyListing {
+        people: false,
         after: after.map(|cursor::Dated(created_at, id)| KeyPosition { created_at, id }),
         limit: one_more(asked.limit),
     };

@@ -31,6 +31,7 @@ mod metrics;
 mod observe;
 mod openapi;
 mod operation;
+mod people;
 mod precondition;
 mod problem;
 mod proxy;
@@ -50,8 +51,9 @@ mod webhooks;
 mod wire;
 mod words;
 
-pub use app::App;
+pub use app::{App, OpenId};
 pub use batch::conversions::ConversionCounters;
+pub use console::SignInCounters;
 pub use proxy::ProxySecret;
 pub use requests::{AnswerCounters, Requests};
 pub use router::serve;

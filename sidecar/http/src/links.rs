@@ -172,7 +172,9 @@ async fn find(
     let totals = app.store.visit_totals(&[code]).await?;
     let clicks = app.store.link_clicks(&[code]).await?;
     let clicks = clicks.first().map(|(_, it)| it);
-    let body = body(&link, &app, &domains, &campaigns).visited(totals.first(), clicks);
+    let names = app.store.key_names(&[&link.created_by]).await?;
+    let body = body(&link, &app, &domains, &campaigns);
+    let body = body.visited(totals.first(), clicks).made_by(&names);
     Ok(tagged(&link, body))
 }
 
@@ -473,9 +475,11 @@ async fn history(
     // A link never leaves its campaign.
     let links = history.iter().map(|change| &change.before);
     let campaigns = Campaigns::of(&app, links).await?;
+    let ids: Vec<&str> = history.iter().map(|change| &*change.changed_by).collect();
+    let names = app.store.key_names(&ids).await?;
     let history = history
         .iter()
-        .map(|change| PastChangeBody::new(change, campaigns.of_link(&change.before)))
+        .map(|change| PastChangeBody::new(change, campaigns.of_link(&change.before), &names))
         .collect();
     Ok(Json(HistoryBody {
         history,

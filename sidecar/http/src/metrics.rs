@@ -98,6 +98,13 @@ fn requests(app: &App, text: &mut Text) {
                     }
                 }
             };
+        counter "shortlink_sign_ins_total",
+            "Sign-ins at the console to this process, by means (key or person) and outcome.",
+            |samples| {
+                for (kind, outcome, count) in app.sign_in_counters.read() {
+                    samples.add(&[("kind", kind), ("outcome", outcome)], count);
+                }
+            };
         gauge "http_server_active_requests", "Requests in progress."
             = app.requests.active.load(Ordering::Relaxed);
         histogram "http_server_request_duration_seconds", "Time until a response began, in seconds.",

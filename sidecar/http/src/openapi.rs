@@ -14,7 +14,7 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
-    keys, links, live, metrics, qr, reports, resolve, stats, variants, visits, webhooks,
+    keys, links, live, metrics, people, qr, reports, resolve, stats, variants, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -107,6 +107,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("visits", live::operations()),
         ("webhooks", webhooks::operations()),
         ("keys", keys::operations()),
+        ("keys", people::operations()),
         ("keys", audit::operations()),
         ("service", health::operations()),
         ("service", metrics::operations()),

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
+use jiff::SignedDuration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ use shortlink_service::links::Links;
 use shortlink_service::live::LiveVisits;
 use shortlink_service::outbox::outbox;
 use shortlink_service::resolve::Resolver;
-use shortlink_service::sessions::Sessions;
+use shortlink_service::sessions::{PeopleLimits, Sessions};
 use shortlink_service::testing::{POLICY, issuer, keep_key, leases, new_key};
 use shortlink_service::uploads::Uploads;
 use shortlink_service::webhooks::Webhooks;
@@ -178,8 +179,14 @@ impl Service {
                 &kept.store.code_key(),
                 Arc::clone(&shared_clock),
                 StdRng::seed_from_u64(1001),
+                PeopleLimits {
+                    life: SignedDuration::from_hours(12),
+                    idle: SignedDuration::from_hours(2),
+                },
             ),
             sign_ins: Attempts::new(Arc::clone(&shared_clock)),
+            sign_in_counters: SignInCounters::default(),
+            openid: None,
             click_ids: ClickIdMaker::new(StdRng::seed_from_u64(1003)),
             uploads: Uploads::new(StdRng::seed_from_u64(1002)),
             links: Links {

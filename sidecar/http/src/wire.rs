@@ -1,6 +1,6 @@
 //! Links as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -41,8 +41,12 @@ pub(super) struct LinkBody {
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
-    /// Id of the API key that created the link.
+    /// Id of the API key or person that created the link.
     created_by: String,
+    /// Present name of that API key or person; only in answers that show one link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    created_by_name: Option<String>,
     /// Id of the upload that created the link, if a batch did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::UploadId")]
@@ -161,10 +165,19 @@ impl LinkBody {
             created_at: link.created_at,
             updated_at: link.updated_at,
             created_by: link.created_by.clone(),
+            created_by_name: None,
             upload_id: link.upload.map(|id| id.to_string()),
             strategy: link.strategy.map(CodeOrigin::name),
             published: None,
             visits: None,
+        }
+    }
+
+    /// Adds the name of the API key or person that created the link.
+    pub(super) fn made_by(self, names: &HashMap<String, String>) -> Self {
+        Self {
+            created_by_name: names.get(&self.created_by).cloned(),
+            ..self
         }
     }
 
@@ -265,8 +278,10 @@ pub(super) struct HistoryBody {
 #[schemars(rename = "LinkChange")]
 pub(super) struct PastChangeBody {
     changed_at: Timestamp,
-    /// Id of the API key that changed the link.
+    /// Id of the API key or person that changed the link.
     changed_by: String,
+    /// Present name of that API key or person.
+    changed_by_name: Option<String>,
     /// The link before the change.
     before: BeforeBody,
 }
@@ -286,11 +301,16 @@ struct BeforeBody {
 
 impl PastChangeBody {
     /// Describes a change of a link, with its campaign if it belongs to one.
-    pub(super) fn new(change: &PastChange, campaign: Option<&Campaign>) -> Self {
+    pub(super) fn new(
+        change: &PastChange,
+        campaign: Option<&Campaign>,
+        names: &HashMap<String, String>,
+    ) -> Self {
         let before = &change.before;
         Self {
             changed_at: change.changed_at,
             changed_by: change.changed_by.clone(),
+            changed_by_name: names.get(&change.changed_by).cloned(),
             before: BeforeBody {
                 revision: before.revision,
                 paused: before.paused_at.is_some(),

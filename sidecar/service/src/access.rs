@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use attempts::Attempts;
+use jiff::Timestamp;
 pub use limiter::{ChargeError, RateState};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -38,6 +39,33 @@ pub struct Access {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
+}
+
+/// The proof of a caller.
+#[derive(Debug)]
+pub enum Credentials {
+    /// The text of an API key.
+    Key(PresentedKey),
+    /// A session of the person with this id.
+    Person(String),
+}
+
+impl Credentials {
+    /// The id of the API key or person.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Key(presented) => &presented.id,
+            Self::Person(id) => id,
+        }
+    }
+
+    /// Reports whether they are those of this key or person, and it is live.
+    pub fn are_of(&self, key: &ApiKey, now: Timestamp) -> bool {
+        match self {
+            Self::Key(presented) => key.admits(presented, now),
+            Self::Person(id) => key.id == *id && key.admits_sessions(now),
+        }
+    }
 }
 
 /// A recognised API key, for the duration of a request or of a task that the request started.
@@ -90,15 +118,15 @@ impl Access {
         }
     }
 
-    /// Recognises an API key; `None` when it is unknown, revoked or expired, or its secret is
+    /// Recognises an API key or a person; `None` when it is unknown, revoked, blocked or expired, or its secret is
     /// wrong.
     ///
     /// # Errors
     /// Fails if the key is not cached and the store fails.
-    pub async fn recognise(&self, presented: &PresentedKey) -> Result<Option<Caller>, StoreError> {
-        let caller = self.find(&presented.id).await?;
+    pub async fn recognise(&self, credentials: &Credentials) -> Result<Option<Caller>, StoreError> {
+        let caller = self.find(credentials.id()).await?;
         let now = self.clock.now();
-        Ok(caller.filter(|caller| caller.key().admits(presented, now)))
+        Ok(caller.filter(|caller| credentials.are_of(caller.key(), now)))
     }
 
     /// Invalidates the cache entry of a key that has changed.

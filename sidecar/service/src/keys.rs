@@ -2,8 +2,10 @@
 //!
 //! Key management grants rights, so three rules apply here: an actor cannot grant a scope that it
 //! lacks; only keys with the scope `admin` can change keys with that scope; and only an operator at
-//! the command line, who can create another, can remove the last key with that scope.
+//! the command line, who can create another, can remove the last key with that scope. People are no such keys: the provider
+//! of their sign-in may be unavailable.
 
+mod people;
 mod rules;
 
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit, StoreError};
 use shortlink_store::Store;
 
 use crate::access::{Access, Caller};
+
+pub use people::Entered;
 
 /// The actor that manages keys.
 #[derive(Clone)]
@@ -148,7 +152,7 @@ impl Keys {
             .map(|expiry| expiry.map(whole_milliseconds));
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = move |edited| rules::change(&actor, edited, change.clone(), now);
-        let edit = self.edit(id, now, editor).await?;
+        let edit = self.edit(id, false, now, editor).await?;
         Ok(edit.map(|(key, _successor)| key))
     }
 
@@ -166,7 +170,7 @@ impl Keys {
         let (now, actor) = (self.clock.now(), actor.clone());
         let (drawn, secret) = self.generate();
         let editor = move |edited| rules::rotate(&actor, edited, drawn.clone(), overlap, now);
-        Ok(match self.edit(id, now, editor).await? {
+        Ok(match self.edit(id, false, now, editor).await? {
             Some((predecessor, Some(successor))) => Some(Rotation {
                 predecessor,
                 successor,
@@ -184,18 +188,23 @@ impl Keys {
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = move |edited| rules::revoke(&actor, edited, now);
-        let edit = self.edit(id, now, editor).await?;
+        let edit = self.edit(id, false, now, editor).await?;
         Ok(edit.map(|(key, _successor)| key))
     }
 
-    /// Returns the edited key, and its new successor.
+    /// Returns the edited key, and its new successor; `None` when the id is unknown, or that of a person where a key is
+    /// meant, or the other way round.
     async fn edit(
         &self,
         id: &str,
+        is_person: bool,
         now: Timestamp,
         editor: impl Fn(KeyToEdit) -> Result<KeyEdit, KeyRefusal> + Send + Sync + 'static,
     ) -> Result<Option<(ApiKey, Option<ApiKey>)>, KeyError> {
-        let editor = move |edited| editor(edited).unwrap_or_else(KeyEdit::Refused);
+        let editor = move |edited: KeyToEdit| match edited.key.person.is_some() == is_person {
+            true => editor(edited).unwrap_or_else(KeyEdit::Refused),
+            false => KeyEdit::Unchanged(Box::new(edited.key)),
+        };
         let edit = self.store.edit_key(id, now, Box::new(editor)).await;
         // After an error too: the change may have been stored.
         if let Some(access) = &self.access {
@@ -203,6 +212,7 @@ impl Keys {
         }
         match edit? {
             None => Ok(None),
+            Some(KeyEdit::Unchanged(key)) if key.person.is_some() != is_person => Ok(None),
             Some(KeyEdit::Unchanged(key)) => Ok(Some((*key, None))),
             Some(KeyEdit::Changed { key, successor, .. }) => {
                 Ok(Some((*key, successor.map(|successor| *successor))))

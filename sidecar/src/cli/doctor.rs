@@ -5,6 +5,7 @@ mod keys;
 mod nginx;
 mod servers;
 mod service;
+mod sign_in;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -165,6 +166,7 @@ pub(super) async fn run(
         }
         findings.extend(servers::examine(config).await);
         findings.push(service::readiness(config).await);
+        findings.extend(sign_in::examine(config).await);
     }
     if !arguments.without_nginx {
         let (nginx, dump) = nginx::examine(arguments, config.as_ref());

@@ -128,7 +128,7 @@ impl KeysCommand {
                 print(&format!("{text}\n"))
             }
             Self::List { json } => {
-                let keys = all(&keys).await?;
+                let keys = all(&keys, false).await?;
                 print(&if json {
                     as_json(&keys, now)
                 } else {
@@ -198,16 +198,20 @@ fn no_such_key(id: &str) -> String {
     format!("there is no key {id:?}; `shortlink keys list` shows all")
 }
 
-/// Every key, the oldest first.
-pub(super) async fn all(keys: &Keys) -> anyhow::Result<Vec<ApiKey>> {
+/// Every key, or every person, the oldest first.
+pub(super) async fn all(keys: &Keys, people: bool) -> anyhow::Result<Vec<ApiKey>> {
     let mut found: Vec<ApiKey> = Vec::new();
     loop {
         let after = found.last().map(|key| KeyPosition {
             created_at: key.created_at,
             id: key.id.clone(),
         });
-        let limit = PAGE_LENGTH;
-        let page = keys.store.list_keys(&KeyListing { after, limit }).await?;
+        let listing = KeyListing {
+            people,
+            after,
+            limit: PAGE_LENGTH,
+        };
+        let page = keys.store.list_keys(&listing).await?;
         if page.is_empty() {
             found.reverse();
             return Ok(found);

@@ -171,6 +171,60 @@ fn the_scheme_of_the_database_is_one_that_there_is() {
 }
 
 #[test]
+fn people_sign_in_at_one_provider_or_at_none() {
+    assert!(load(None, &[]).expect("defaults").sign_in.openid.is_none());
+    let good = [
+        (
+            "SHORTLINK_SIGN_IN__ISSUER",
+            "https://id.example.com/realms/main",
+        ),
+        ("SHORTLINK_SIGN_IN__CLIENT_ID", "shortlink"),
+        (
+            "SHORTLINK_SIGN_IN__CONSOLE_URL",
+            "https://links.example.com",
+        ),
+        ("SHORTLINK_SIGN_IN__ROLES", "staff=viewer, CN=Ops=admin"),
+    ];
+    let config = load(None, &good).expect("good settings");
+    let openid = config.sign_in.openid.expect("a provider");
+    assert_eq!(openid.options.issuer.as_str(), good[0].1);
+    let redirect = "https://links.example.com/console/sign-in/callback";
+    assert_eq!(openid.options.redirect_url.as_str(), redirect);
+    let roles: Vec<String> = openid.rules.roles.iter().map(|it| it.to_string()).collect();
+    assert_eq!(roles, ["staff=viewer", "CN=Ops=admin"]);
+    for (key, value, expected) in [
+        ("ISSUER", "http://id.example.com", "a URL of https"),
+        ("ISSUER", "https://id.example.com?x=y", "a URL of https"),
+        ("CONSOLE_URL", "", "without a path"),
+        ("CONSOLE_URL", "http://links.example.com", "without a path"),
+        (
+            "CONSOLE_URL",
+            "https://links.example.com/console",
+            "without a path",
+        ),
+        ("CLIENT_ID", "", "must be set"),
+        ("ROLES", "", "must have an item"),
+        ("ROLES", "staff=owner", "viewer, marketer, operator, admin"),
+        ("GROUPS_CLAIM", "", "the name of a claim"),
+        ("NAME", "", "1 to 60 characters"),
+        ("CLIENT_SECRET_FILE", "/nonexistent", "can't be read"),
+        ("SESSION_HOURS", "0", "1 to 720"),
+        ("IDLE_MINUTES", "4", "5 to 43200"),
+    ] {
+        let name = format!("SHORTLINK_SIGN_IN__{key}");
+        let mut variables = good.to_vec();
+        variables.retain(|(it, _)| *it != name);
+        variables.push((&name, value));
+        let refused = load(None, &variables).expect_err(value);
+        let setting = format!("sign_in.{}", key.to_lowercase());
+        assert!(
+            refused.contains(&setting) && refused.contains(expected),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
     for (file, environment, words) in [
         ("[htpp]\nlisten = \"\"", None, &["[htpp]", "http, "][..]),

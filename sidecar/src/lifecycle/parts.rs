@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
 use rand::rngs::StdRng;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::ports::{Delivery, Publisher, RecordIndex};
@@ -10,7 +11,8 @@ use shortlink_core::visit::agent::Agents;
 use shortlink_core::webhook::MessageSender;
 use shortlink_enrich::agents::AgentReader;
 use shortlink_enrich::geo::Geo;
-use shortlink_http::{AnswerCounters, App, ConversionCounters, Requests};
+use shortlink_http::{AnswerCounters, App, ConversionCounters, OpenId, Requests, SignInCounters};
+use shortlink_openid::OpenId as OpenIdProvider;
 use shortlink_publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
@@ -247,8 +249,11 @@ impl Parts {
                 &self.store.code_key(),
                 clock(),
                 random::generator()?,
+                self.config.sign_in.limits,
             ),
             sign_ins: Attempts::new(clock()),
+            sign_in_counters: SignInCounters::default(),
+            openid: self.openid()?,
             click_ids: ClickIdMaker::new(random::generator()?),
             uploads: Uploads::new(random::generator()?),
             store: store(),
@@ -280,6 +285,21 @@ impl Parts {
             body_limit_bytes: self.config.http.body_limit_bytes,
             proxy_secret: self.config.http.proxy_secret.clone(),
         })
+    }
+
+    /// The provider at which people sign in.
+    fn openid(&self) -> anyhow::Result<Option<OpenId>> {
+        let Some(settings) = self.config.sign_in.openid.clone() else {
+            return Ok(None);
+        };
+        let provider = OpenIdProvider::new(settings.options, Arc::clone(&self.clock));
+        Ok(Some(OpenId {
+            provider: Arc::new(provider.context("sign_in.ca_file can't be read")?),
+            rules: settings.rules,
+            name: settings.name,
+            console_url: settings.console_url,
+            shows_api_key: settings.shows_api_key,
+        }))
     }
 
     fn replica_state(&self) -> Option<ReplicaState> {

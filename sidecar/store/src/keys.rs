@@ -2,17 +2,21 @@
 //!
 //! Only this file names the columns of a key.
 
+use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use shortlink_core::api_key::{ApiKey, KeyPolicy, RateLimit};
+use shortlink_core::api_key::{ApiKey, KeyPolicy, Person, RateLimit, Role};
 use shortlink_core::audit::AuditEntry;
-use shortlink_core::ports::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyToEdit, StoreError};
+use shortlink_core::ports::{
+    KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyToEdit, SignIn, SignInEditor, StoreError,
+};
 use shortlink_core::target::domains::{DomainRule, DomainRules};
 
 use super::db::Db;
-use super::sql::{Sql, sql};
+use super::sessions;
+use super::sql::{IN_TEXTS, Sql, sql};
 use super::value::{Row, Value, args, invalid, is_storable};
 use super::{Store, audit};
 use crate::texts::joined;
@@ -20,13 +24,14 @@ use crate::texts::joined;
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, scopes, rate_per_second, rate_burst, strategies, min_body_length, \
      max_body_length, allowed_domains, expires_at, revoked_at, successor_id, custom_codes, \
-     min_custom_length, max_links, own_links_only";
+     min_custom_length, max_links, own_links_only, email, role, signed_in_at";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15";
+const PARAMETERS: &str =
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18";
 
 /// The other columns.
-const FIXED: &str = "id, secret_sha256, created_at, first_id";
+const FIXED: &str = "id, secret_sha256, created_at, first_id, issuer, subject";
 
 const SELECT: &[&str] = &[
     "SELECT ",
@@ -74,10 +79,34 @@ impl Store {
         };
         let sql = sql!(
             SELECT;
-            "WHERE (created_at, id) < ($1, $2) ORDER BY created_at DESC, id DESC LIMIT $3"
+            "WHERE (created_at, id) < ($1, $2) AND (issuer IS NOT NULL) = $4 \
+             ORDER BY created_at DESC, id DESC LIMIT $3"
         );
-        let values = args![created_at, id, listing.limit];
+        let values = args![created_at, id, listing.limit, listing.people];
         self.all("list API keys", sql, values, read).await
+    }
+
+    /// Finds the names of keys and people, as they are now.
+    pub async fn key_names(&self, ids: &[&str]) -> Result<HashMap<String, String>, StoreError> {
+        let ids: Vec<&str> = ids.iter().copied().filter(|id| is_storable(id)).collect();
+        let sql = sql!("SELECT id, name FROM api_keys WHERE id", IN_TEXTS);
+        let read = |row: &Row| Ok((row.get("id")?, row.get("name")?));
+        self.all("find names of API keys", sql, args![ids], read)
+            .await
+    }
+
+    /// Has `editor` decide about the sign-in of a person, and stores that.
+    pub async fn sign_in(
+        &self,
+        issuer: &str,
+        subject: &str,
+        editor: SignInEditor,
+    ) -> Result<Option<SignIn>, StoreError> {
+        let args = (issuer.to_owned(), subject.to_owned(), editor);
+        self.run_tx("sign a person in", args, |db, (issuer, subject, editor)| {
+            Box::pin(sign_in(db, issuer, subject, editor))
+        })
+        .await
     }
 
     /// Has `editor` decide the change to a key and stores that. No key changes meanwhile, or two
@@ -110,7 +139,7 @@ async fn edit(
         return Ok(None);
     };
     let find_admin = sql!(
-        "SELECT true AS found FROM api_keys WHERE id <> $1 \
+        "SELECT true AS found FROM api_keys WHERE id <> $1 AND issuer IS NULL \
          AND ' ' || scopes || ' ' LIKE '% admin %' AND successor_id IS NULL \
          AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) LIMIT 1"
     );
@@ -125,15 +154,10 @@ async fn edit(
         audit,
     } = &edit
     {
-        let update = sql!(
-            "UPDATE api_keys SET (",
-            CHANGEABLE,
-            ") = (",
-            PARAMETERS,
-            ") WHERE id = $16"
-        );
-        db.run(update, &[&values(key)[..], args![&key.id]].concat())
-            .await?;
+        update(db, key).await?;
+        if key.revoked_at.is_some() {
+            sessions::end_of(db, &key.id).await?;
+        }
         if let Some(successor) = successor {
             insert(db, successor).await?;
         }
@@ -144,6 +168,49 @@ async fn edit(
     Ok(Some(edit))
 }
 
+async fn sign_in(
+    db: &mut Db<'_>,
+    issuer: &str,
+    subject: &str,
+    editor: &SignInEditor,
+) -> Result<Option<SignIn>, sqlx::Error> {
+    // Two first sign-ins of a person at once would both be first.
+    db.lock(LOCK).await?;
+    let find = sql!(SELECT; "WHERE issuer = $1 AND subject = $2");
+    let found = db.one(find, args![issuer, subject], read).await?;
+    let is_known = found.is_some();
+    let Some(edit) = editor(found) else {
+        return Ok(None);
+    };
+    match is_known {
+        true => update(db, &edit.key).await?,
+        false => insert(db, &edit.key).await?,
+    }
+    match &edit.session {
+        Some(session) => sessions::begin(db, &edit.key.id, session).await?,
+        None => {
+            sessions::end_of(db, &edit.key.id).await?;
+        }
+    }
+    for entry in &edit.audit {
+        audit::append(db, entry).await?;
+    }
+    Ok(Some(edit))
+}
+
+async fn update(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
+    let update = sql!(
+        "UPDATE api_keys SET (",
+        CHANGEABLE,
+        ") = (",
+        PARAMETERS,
+        ") WHERE id = $19"
+    );
+    db.run(update, &[&values(key)[..], args![&key.id]].concat())
+        .await?;
+    Ok(())
+}
+
 async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
     let sql = sql!(
         "INSERT INTO api_keys (",
@@ -152,21 +219,24 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $16, $17, $18, $19)"
+        ", $19, $20, $21, $22, $23, $24)"
     );
+    let person = key.person.as_deref();
     let fixed = args![
         &key.id,
         key.secret_sha256.as_slice(),
         key.created_at,
-        &key.first_id
+        &key.first_id,
+        person.map(|it| &*it.issuer),
+        person.map(|it| &*it.subject),
     ];
     db.run(sql, &[&values(key)[..], fixed].concat()).await?;
     Ok(())
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(key: &ApiKey) -> [Value<'_>; 15] {
-    let (limit, policy) = (&key.rate_limit, &key.policy);
+fn values(key: &ApiKey) -> [Value<'_>; 18] {
+    let (limit, policy, person) = (&key.rate_limit, &key.policy, key.person.as_deref());
     let domains = policy.allowed_domains.as_ref();
     [
         (&key.name).into(),
@@ -184,6 +254,9 @@ fn values(key: &ApiKey) -> [Value<'_>; 15] {
         policy.min_custom_length.into(),
         policy.max_links.map(NonZeroU64::get).into(),
         policy.own_links_only.into(),
+        person.and_then(|it| it.email.as_deref()).into(),
+        person.and_then(|it| it.role).map(Role::name).into(),
+        person.map(|it| it.signed_in_at).into(),
     ]
 }
 
@@ -221,7 +294,23 @@ fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
         successor_id: row.find("successor_id")?,
         first_id: row.get("first_id")?,
         sequence_ids,
+        person: person(row)?,
     })
+}
+
+/// Reads the part of a key that only a person has.
+fn person(row: &Row) -> Result<Option<Box<Person>>, sqlx::Error> {
+    let Some(issuer) = row.find("issuer")? else {
+        return Ok(None);
+    };
+    let role = row.find::<&str>("role")?.map(str::parse).transpose();
+    Ok(Some(Box::new(Person {
+        issuer,
+        subject: row.get("subject")?,
+        email: row.find("email")?,
+        role: role.map_err(|_error| invalid("role"))?,
+        signed_in_at: row.get("signed_in_at")?,
+    })))
 }
 
 /// Reads words that are separated by spaces.

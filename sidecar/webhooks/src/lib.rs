@@ -7,7 +7,6 @@
 
 mod resolver;
 
-use std::error::Error;
 use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use shortlink_core::causes::causes;
 use shortlink_core::webhook::{
     Answer, EndpointError, EndpointPolicy, Message, MessageSender, SendError,
 };
@@ -126,20 +126,6 @@ impl MessageSender for HttpSender {
 fn retry_after<B>(answer: &Response<B>) -> Option<Duration> {
     let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?;
     seconds.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// The text of an error and of its causes.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -76,6 +76,7 @@ mod run;
 mod schemathesis;
 mod secured_publishing;
 mod sight;
+mod sign_in;
 mod stops;
 mod subrequests;
 mod tidy;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use shortlink_tests::workspace;
 
 /// The folder of each crate, and the crates of this workspace that its manifest may name, tests of it aside.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("vocabulary", &[]),
     ("resolver", &["vocabulary"]),
     ("ngx-module", &["resolver"]),
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "vocabulary",
         ],
     ),
+    ("sidecar/openid", &["sidecar/core"]),
     ("sidecar/client", &["sidecar/api"]),
     ("sidecar/warehouse", &["sidecar/core"]),
     ("sidecar/webhooks", &["sidecar/core"]),
@@ -45,6 +46,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "sidecar/core",
             "sidecar/enrich",
             "sidecar/http",
+            "sidecar/openid",
             "sidecar/publisher",
             "sidecar/service",
             "sidecar/store",
@@ -58,13 +60,14 @@ const ARROWS: [(&str, &[&str]); 16] = [
 
 const HTTP: &[&str] = &[
     "sidecar/http",
+    "sidecar/openid",
     "sidecar/client",
     "sidecar/warehouse",
     "sidecar/webhooks",
 ];
 
 /// The crates whose manifests may name a library, tests of them aside.
-const LIBRARIES: [(&str, &[&str]); 16] = [
+const LIBRARIES: [(&str, &[&str]); 18] = [
     ("axum", &["sidecar/http"]),
     ("schemars", &["sidecar/api", "sidecar/http"]),
     ("sqlx", &["sidecar/store"]),
@@ -79,6 +82,8 @@ const LIBRARIES: [(&str, &[&str]); 16] = [
     ("encoding_rs", &["sidecar/api"]),
     ("hyper", HTTP),
     ("hyper-util", HTTP),
+    ("openidconnect", &["sidecar/openid"]),
+    ("chrono", &["sidecar/openid"]),
     ("parquet", &["sidecar/warehouse"]),
     ("object_store", &["sidecar/warehouse"]),
 ];

@@ -17,6 +17,8 @@ pub struct KeyPosition {
 /// The filter and position of a listing of keys.
 #[derive(Clone, Debug)]
 pub struct KeyListing {
+    /// People in place of the keys that have secrets.
+    pub people: bool,
     /// Only keys behind this position.
     pub after: Option<KeyPosition>,
     /// The most keys to answer with.
@@ -75,6 +77,43 @@ pub enum KeyRefusal {
     #[error("this is the last live API key with the scope admin")]
     LastAdmin,
 }
+
+/// The changes that a sign-in at the provider stores.
+#[derive(Clone, Debug)]
+pub struct SignIn {
+    /// The person, new or as they are from now on.
+    pub key: ApiKey,
+    /// The entries for the audit log.
+    pub audit: Vec<AuditEntry>,
+    /// The new session; `None` ends all sessions of the person instead.
+    pub session: Option<NewSession>,
+}
+
+/// A session of a person.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// The digest of its token.
+    pub id: String,
+    /// The time of its beginning.
+    pub begun_at: Timestamp,
+    /// The time of its end.
+    pub until: Timestamp,
+}
+
+/// A stored session of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSession {
+    /// The id of the person's key.
+    pub key_id: String,
+    /// The time of the last request, as far as that is recorded.
+    pub used_at: Timestamp,
+    /// The time of its end.
+    pub until: Timestamp,
+}
+
+/// Decides about the sign-in of a person, who is unknown at the first one, inside the store's transaction. `None` stores
+/// nothing.
+pub type SignInEditor = Box<dyn Fn(Option<ApiKey>) -> Option<SignIn> + Send + Sync>;
 
 /// Decides about a change of the stored key, inside the store's transaction.
 pub type KeyEditor = Box<dyn Fn(KeyToEdit) -> KeyEdit + Send + Sync>;

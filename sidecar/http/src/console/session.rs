@@ -1,4 +1,6 @@
-//! `/console/session`: signing in with an API key, and out again.
+//! `/console/session`: signing in with an API key, and out again, also for people ([`super::sign_in`]).
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -12,16 +14,28 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::Text;
 use shortlink_api::members::{Required, Usage, read};
 use shortlink_core::api_key::{PresentedKey, Scope};
-use shortlink_service::access::Caller;
+use shortlink_service::access::{Caller, Credentials};
 use shortlink_service::sessions::LIFE;
 
-use super::super::app::SharedApp;
+use super::super::app::{App, SharedApp};
 use super::super::audit::circumstances;
 use super::super::auth;
 use super::super::extract::{JsonObject, header};
 use super::super::operation::NO_STORE;
 use super::super::problem::Problem;
-use super::{SECURE_COOKIE_NAME, cookie_name, require_console};
+use super::counters::{Kind, Outcome};
+use super::{SESSION, require_console};
+
+/// The longest wait for the provider at a sign-out.
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The end of a session.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndBody {
+    /// The page at the provider to go to.
+    leads_to: String,
+}
 
 /// A session as the console receives it.
 #[derive(Serialize)]
@@ -54,7 +68,9 @@ pub(super) async fn begin(
 ) -> Result<impl IntoResponse, Problem> {
     require_console(&headers)?;
     let address = client(&headers);
+    let count = |outcome| app.sign_in_counters.count(Kind::Key, outcome);
     app.sign_ins.take(address).map_err(|error| {
+        count(Outcome::Limited);
         tracing::debug!(address, "a sign-in was refused: there were too many");
         Problem::too_many_sign_ins(error)
     })?;
@@ -65,10 +81,11 @@ pub(super) async fn begin(
     let text = text.ok_or_else(Problem::internal)?;
     let text = text.trim();
     let caller = match PresentedKey::parse(text) {
-        Some(presented) => app.access.recognise(&presented).await?,
+        Some(presented) => app.access.recognise(&Credentials::Key(presented)).await?,
         None => None,
     };
     let Some(caller) = caller else {
+        count(Outcome::WrongKey);
         tracing::warn!(address, "a sign-in at the console was refused: a wrong key");
         return Err(Problem::wrong_key());
     };
@@ -85,7 +102,8 @@ pub(super) async fn begin(
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "the audit log lacks a sign-in");
     }
-    let cookie = cookie(&token, LIFE.as_secs(), &headers);
+    count(Outcome::Ok);
+    let cookie = SESSION.set(&token, LIFE.as_secs(), &headers);
     Ok((
         StatusCode::CREATED,
         [(SET_COOKIE, cookie)],
@@ -100,7 +118,7 @@ pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<R
     let Some(session) = super::session(&parts, &app).await? else {
         return Ok(nobody());
     };
-    let Some(caller) = app.access.recognise(&session.presented).await? else {
+    let Some(caller) = app.access.recognise(&session.credentials).await? else {
         return Ok(nobody());
     };
     caller.charge(1)?;
@@ -121,31 +139,39 @@ pub(super) async fn admit(
 pub(super) async fn end(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
     let headers = &parts.headers;
     require_console(headers)?;
-    let cookie = cookie("", 0, headers);
+    let cookie = SESSION.set("", 0, headers);
     let ended = async {
-        if let Some(session) = super::session(&parts, &app).await? {
-            app.sessions.end(session, circumstances(headers)).await?;
-        }
-        Ok::<(), Problem>(())
+        let Some(session) = super::session(&parts, &app).await? else {
+            return Ok(false);
+        };
+        let is_person = matches!(session.credentials, Credentials::Person(_));
+        app.sessions.end(session, circumstances(headers)).await?;
+        Ok::<bool, Problem>(is_person)
     };
     // The browser forgets it in any case, also while the database takes no changes.
-    if let Err(problem) = ended.await {
-        return Ok(([(SET_COOKIE, cookie)], problem).into_response());
-    }
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]).into_response())
+    let leads_to = match ended.await {
+        Err(problem) => return Ok(([(SET_COOKIE, cookie)], problem).into_response()),
+        Ok(false) => None,
+        Ok(true) => sign_out_there(&app).await,
+    };
+    Ok(match leads_to {
+        None => (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]).into_response(),
+        Some(leads_to) => {
+            let body = Json(EndBody { leads_to });
+            ([(SET_COOKIE, cookie)], [NO_STORE], body).into_response()
+        }
+    })
 }
 
-fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
-    let name = cookie_name(headers);
-    let secure = if name == SECURE_COOKIE_NAME {
-        "; Secure"
-    } else {
-        ""
-    };
-    format!("{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
+/// The page of the provider that ends the session of the person there.
+async fn sign_out_there(app: &App) -> Option<String> {
+    let provider = &app.openid.as_ref()?.provider;
+    // The session here has ended, whatever the provider does.
+    let found = tokio::time::timeout(PROVIDER_PATIENCE, provider.sign_out()).await;
+    found.ok()?.ok()?
 }
 
 /// The address of the client, as nginx reports it.
-fn client(headers: &HeaderMap) -> &str {
+pub(super) fn client(headers: &HeaderMap) -> &str {
     header(headers, "x-real-ip").unwrap_or_default()
 }

@@ -27,10 +27,11 @@ impl Fixture {
         }
     }
 
-    async fn key(&self, seed: u64, key: NewKey) -> (ApiKey, PresentedKey) {
+    async fn key(&self, seed: u64, key: NewKey) -> (ApiKey, Credentials) {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let (key, text) = keep_key(&self.kept.store, &clock, seed, key).await;
-        (key, PresentedKey::parse(&text).expect("a key"))
+        let presented = PresentedKey::parse(&text).expect("a key");
+        (key, Credentials::Key(presented))
     }
 
     /// Returns key management of this process, or of another one.
@@ -43,12 +44,12 @@ impl Fixture {
         )
     }
 
-    async fn recognises(&self, presented: &PresentedKey) -> bool {
+    async fn recognises(&self, presented: &Credentials) -> bool {
         let caller = self.access.recognise(presented).await;
         caller.expect("a store").is_some()
     }
 
-    async fn caller(&self, presented: &PresentedKey) -> Caller {
+    async fn caller(&self, presented: &Credentials) -> Caller {
         let caller = self.access.recognise(presented).await;
         caller.expect("a store").expect("a live key")
     }

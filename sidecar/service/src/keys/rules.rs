@@ -138,7 +138,11 @@ pub(super) fn creation(actor: &Actor, key: &ApiKey, predecessor: Option<&ApiKey>
     entry(actor, Action::KeyCreate, key, key.created_at, detail)
 }
 
-fn changed_to(key: ApiKey, successor: Option<ApiKey>, audit: Vec<AuditEntry>) -> KeyEdit {
+pub(super) fn changed_to(
+    key: ApiKey,
+    successor: Option<ApiKey>,
+    audit: Vec<AuditEntry>,
+) -> KeyEdit {
     KeyEdit::Changed {
         key: Box::new(key),
         successor: successor.map(Box::new),
@@ -146,7 +150,7 @@ fn changed_to(key: ApiKey, successor: Option<ApiKey>, audit: Vec<AuditEntry>) ->
     }
 }
 
-fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
+pub(super) fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
     match key.scopes.contains(&Scope::Admin) {
         true => may_grant(actor, &[Scope::Admin]),
         false => Ok(()),

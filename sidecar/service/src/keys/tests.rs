@@ -8,6 +8,7 @@ use shortlink_core::testing::ManualClock;
 use shortlink_store::testing::TemporaryStore;
 
 use super::*;
+use crate::access::Credentials;
 use crate::testing::new_key;
 
 struct Fixture {
@@ -44,7 +45,10 @@ impl Fixture {
 
     async fn recognise(&self, text: &str) -> Option<Caller> {
         let presented = PresentedKey::parse(text).expect("a key");
-        self.access.recognise(&presented).await.expect("a store")
+        self.access
+            .recognise(&Credentials::Key(presented))
+            .await
+            .expect("a store")
     }
 
     async fn actor(&self, scopes: &[Scope]) -> (String, Actor) {

@@ -56,6 +56,7 @@ pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
     }
     files.extend(config.codes.keys_file.clone());
     files.extend(config.http.proxy_secret_file.clone());
+    files.extend(config.sign_in.secret_file.clone());
     files.push(ENVIRONMENT_FILE.into());
     let open: Vec<String> = files
         .iter()

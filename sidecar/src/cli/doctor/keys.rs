@@ -20,7 +20,7 @@ pub(super) async fn examine(store: &Arc<Store>, days: u16) -> anyhow::Result<Vec
         random::generator()?,
         None,
     );
-    Ok(match all(&keys).await {
+    Ok(match all(&keys, false).await {
         Ok(keys) => judge(&keys, SystemClock.now(), days),
         Err(error) => {
             let advice = "look at the database first";

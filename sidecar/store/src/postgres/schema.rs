@@ -45,6 +45,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0032_visit_variants",
     "0033_variant_results",
     "0035_link_domains",
+    "0036_people",
     "0038_refunds",
     "0039_visit_marks",
 );

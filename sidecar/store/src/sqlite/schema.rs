@@ -48,6 +48,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0037_visit_variants",
     "0038_variant_results",
     "0040_link_domains",
+    "0041_people",
     "0043_refunds",
     "0044_visit_marks",
 );

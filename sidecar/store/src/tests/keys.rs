@@ -147,7 +147,11 @@ async fn keys_are_listed_in_pages_the_latest_first(fixture: Fixture) {
     loop {
         let after = listed.last().cloned();
         let after = after.map(|(created_at, id)| KeyPosition { created_at, id });
-        let listing = KeyListing { after, limit: 2 };
+        let listing = KeyListing {
+            people: false,
+            after,
+            limit: 2,
+        };
         let page = fixture.store.list_keys(&listing).await;
         let page = page.expect("a store");
         if page.is_empty() {
