@@ -51,7 +51,7 @@ impl Console {
         browser.keep_downloads_in(&downloads);
         browser.open("/console");
         browser.fill("#key", key);
-        browser.click("form .main");
+        browser.click("form button");
         browser.find("[data-leave]");
         Self { browser, downloads }
     }
