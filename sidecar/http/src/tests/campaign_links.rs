@@ -72,6 +72,7 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
         .and_then(|members| members.remove("published"));
     assert_eq!(answered, shown);
     let mut visited = shown;
+    visited["createdByName"] = json!("test");
     visited["visits"] = json!({
         "total": 0, "human": 0, "refused": 0, "lastAt": null,
         "clicks": 0, "firstClickAt": null, "lastClickAt": null,

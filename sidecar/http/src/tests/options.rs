@@ -436,6 +436,7 @@ async fn a_history_tells_who_has_changed_what_and_when() {
         json!({
             "changedAt": "2026-06-01T00:00:01Z",
             "changedBy": service.writer.split('_').nth(1),
+            "changedByName": "test",
             "before": {
                 "revision": 1,
                 "paused": false,
