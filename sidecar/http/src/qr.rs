@@ -6,15 +6,48 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use qrcode::{Color, EcLevel, QrCode};
+use serde_json::json;
 
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::{CodeInPath, Domains, no_such_link};
+use super::operation::parameter::parameters;
 use super::operation::{operations, text_of};
 use super::problem::Problem;
+use super::query::{Asked, Value, query};
 
 /// The width of the white border in modules, as the standard requires.
 const QUIET: usize = 4;
+
+parameters! {
+    LEVEL: query "level", "ErrorCorrection",
+        "Error correction: the share of the code that readers restore is about 7% (L), 15% (M), 25% (Q) or 30% (H). A code \
+         with a logo in its middle needs H.",
+        |_| json!({ "type": "string", "enum": ["L", "M", "Q", "H"], "default": "M" });
+}
+
+query! {
+    /// The query of a drawing.
+    DrawingQuery {
+        level: Level = LEVEL,
+    }
+}
+
+/// The error correction of a code.
+pub(super) struct Level(EcLevel);
+
+impl Value for Level {
+    fn read(text: &str) -> Result<Self, String> {
+        let level = match text {
+            "L" => EcLevel::L,
+            "M" => EcLevel::M,
+            "Q" => EcLevel::Q,
+            "H" => EcLevel::H,
+            _ => return Err("one of L, M, Q, H".into()),
+        };
+        Ok(Self(level))
+    }
+}
 
 operations! {
     get "/v1/links/{code}/qr", "drawLink", "Draws a link's short URL as a QR code", draw {
@@ -29,10 +62,12 @@ async fn draw(
     _: MayRead,
     domains: Domains,
     CodeInPath(code): CodeInPath,
+    Asked(asked): Asked<DrawingQuery>,
 ) -> Result<impl IntoResponse, Problem> {
     let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
     let base = domains.bases.of(&link).ok_or_else(no_domain)?;
-    let drawn = svg(&format!("{base}/{code}")).ok_or_else(Problem::internal)?;
+    let Level(level) = asked.level.unwrap_or(Level(EcLevel::M));
+    let drawn = svg(&format!("{base}/{code}"), level).ok_or_else(Problem::internal)?;
     // The domain may be another one tomorrow.
     Ok((
         [
@@ -50,8 +85,8 @@ pub(super) fn no_domain() -> Problem {
 }
 
 /// Draws a text in black on white, scalable to any size. `None` if it is too long.
-fn svg(text: &str) -> Option<String> {
-    let code = QrCode::with_error_correction_level(text, EcLevel::M).ok()?;
+fn svg(text: &str, level: EcLevel) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, level).ok()?;
     let width = code.width();
     let whole = width + 2 * QUIET;
     let mut path = String::new();
@@ -109,8 +144,10 @@ mod tests {
             "http://localhost:8080/a".to_owned(),
             format!("https://{}.example.com/0123456789abcdef", "x".repeat(60)),
         ] {
-            assert_eq!(decoded(&svg(&url).expect("a drawing")), url);
+            for level in [EcLevel::L, EcLevel::M, EcLevel::Q, EcLevel::H] {
+                assert_eq!(decoded(&svg(&url, level).expect("a drawing")), url);
+            }
         }
-        assert_eq!(svg(&"x".repeat(5000)), None);
+        assert_eq!(svg(&"x".repeat(5000), EcLevel::L), None);
     }
 }
