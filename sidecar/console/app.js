@@ -1,73 +1,41 @@
-// The frame around the pages: session, navigation and routing.
+// The session, and the routes between pages.
 
-import { ask, get, notice, onEnded } from './api.js';
+import { Failure, ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
-import { begin, choose, languages, spoken, t } from './i18n.js';
-import * as audit from './pages/audit.js';
-import * as campaign from './pages/campaign.js';
-import * as campaignForm from './pages/campaign-form.js';
-import * as campaigns from './pages/campaigns.js';
-import * as change from './pages/change.js';
-import * as comparison from './pages/comparison.js';
-import * as key from './pages/key.js';
-import * as keys from './pages/keys.js';
-import * as domains from './pages/domains.js';
-import * as link from './pages/link.js';
-import * as links from './pages/links.js';
-import * as live from './pages/live.js';
-import * as message from './pages/message.js';
-import * as newLink from './pages/new-link.js';
-import * as people from './pages/people.js';
-import * as service from './pages/service.js';
+import { brand, frame, languageButton } from './frame.js';
+import { begin, choose, t } from './i18n.js';
 import * as signIn from './pages/sign-in.js';
-import * as statistics from './pages/statistics.js';
-import * as upload from './pages/upload.js';
-import * as webhook from './pages/webhook.js';
-import * as webhooks from './pages/webhooks.js';
 
 const ROOT = '/console';
 
-/** Paths below the root, with the page for each. */
+/** Paths below the root, with the loader of the page for each: a page is loaded when it is first shown. */
 const ROUTES = [
-  [/^\/(links)?$/, links],
-  [/^\/new$/, newLink],
-  [/^\/new\/file$/, upload],
-  [/^\/message$/, message],
-  [/^\/links\/([-0-9A-Za-z_]+)$/, link],
-  [/^\/links\/([-0-9A-Za-z_]+)\/change$/, change],
-  [/^\/campaigns$/, campaigns],
-  [/^\/campaigns\/([0-9A-Za-z]+)$/, campaign],
-  [/^\/statistics$/, statistics],
-  [/^\/campaigns\/([0-9A-Za-z]+)\/change$/, campaignForm],
-  [/^\/campaigns-new$/, campaignForm],
-  [/^\/campaigns-compared$/, comparison],
-  [/^\/people$/, people],
-  [/^\/keys$/, keys],
-  [/^\/keys\/([0-9A-Za-z]+)$/, key],
-  [/^\/webhooks$/, webhooks],
-  [/^\/webhooks\/([0-9A-Za-z_]+)$/, webhook],
-  [/^\/audit$/, audit],
-  [/^\/live$/, live],
-  [/^\/domains$/, domains],
-  [/^\/service$/, service],
+  [/^\/(overview)?$/, () => import('./pages/overview.js')],
+  [/^\/search$/, () => import('./pages/search.js')],
+  [/^\/links$/, () => import('./pages/links.js')],
+  [/^\/new$/, () => import('./pages/new-link.js')],
+  [/^\/new\/file$/, () => import('./pages/upload.js')],
+  [/^\/message$/, () => import('./pages/message.js')],
+  [/^\/links\/([-0-9A-Za-z_]+)$/, () => import('./pages/link.js')],
+  [/^\/links\/([-0-9A-Za-z_]+)\/change$/, () => import('./pages/change.js')],
+  [/^\/campaigns$/, () => import('./pages/campaigns.js')],
+  [/^\/campaigns\/([0-9A-Za-z]+)$/, () => import('./pages/campaign.js')],
+  [/^\/statistics$/, () => import('./pages/statistics.js')],
+  [/^\/campaigns\/([0-9A-Za-z]+)\/change$/, () => import('./pages/campaign-form.js')],
+  [/^\/campaigns-new$/, () => import('./pages/campaign-form.js')],
+  [/^\/campaigns-compared$/, () => import('./pages/comparison.js')],
+  [/^\/people$/, () => import('./pages/people.js')],
+  [/^\/keys$/, () => import('./pages/keys.js')],
+  [/^\/keys\/([0-9A-Za-z]+)$/, () => import('./pages/key.js')],
+  [/^\/webhooks$/, () => import('./pages/webhooks.js')],
+  [/^\/webhooks\/([0-9A-Za-z_]+)$/, () => import('./pages/webhook.js')],
+  [/^\/audit$/, () => import('./pages/audit.js')],
+  [/^\/live$/, () => import('./pages/live.js')],
+  [/^\/domains$/, () => import('./pages/domains.js')],
+  [/^\/service$/, () => import('./pages/service.js')],
 ];
 
-/** The entries of the navigation, each with the scope that it needs. */
-const PLACES = [
-  ['/links', 'nav.links', 'links:read'],
-  ['/new', 'nav.new', 'links:write'],
-  ['/message', 'nav.message', 'links:write'],
-  ['/campaigns', 'nav.campaigns', 'campaigns:read'],
-  ['/statistics', 'nav.statistics', 'stats:read'],
-  ['/live', 'nav.live', 'stats:read'],
-  ['/domains', 'nav.domains', 'stats:read'],
-  ['/service', 'nav.service', 'links:read'],
-  ['/webhooks', 'nav.webhooks', 'webhooks:admin'],
-  ['/keys', 'nav.keys', 'keys:admin'],
-  ['/audit', 'nav.audit', 'admin'],
-];
-
-const frame = document.getElementById('console');
+const place = document.getElementById('console');
 
 /** The session; null when signed out. */
 let session = null;
@@ -105,18 +73,17 @@ async function show({ isFirst = false } = {}) {
     showDoor();
     return;
   }
-  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || home();
+  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || '/overview';
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
-  frame.replaceChildren(skip(), top(path), main);
-  // On a phone, the navigation may be wider than the screen.
-  frame.querySelector('.top [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  place.replaceChildren(...frame({ ...context, path, session, leave, look, switchTo }, main).filter(Boolean));
   const heading = (text) => h('h1', { tabindex: '-1' }, text);
   let title = t('nav.nothing');
   let parts = [heading(title), h('p', {}, t('nothing'))];
   if (page) {
     try {
-      ({ title, parts } = await page.show({ ...context, heading, left }, pattern.exec(path).slice(1)));
+      const { show: made } = await loaded(page);
+      ({ title, parts } = await made({ ...context, heading, left }, pattern.exec(path).slice(1)));
     } catch (failure) {
       title = t('failed');
       parts = [heading(title), notice(failure, () => show())];
@@ -130,54 +97,43 @@ async function show({ isFirst = false } = {}) {
   say(title);
 }
 
-/** The first page that the API key allows. */
-const home = () => PLACES.find(([, , scope]) => context.may(scope))?.[0] ?? '/links';
-
-function skip() {
-  return h('a', { class: 'skip', href: '#main', click: (event) => {
-    event.preventDefault();
-    document.querySelector('main h1')?.focus();
-  } }, t('skip'));
+/** The module of a page. One that the network does not bring is a failure like others. */
+async function loaded(page) {
+  try {
+    return await page();
+  } catch (failure) {
+    throw failure instanceof TypeError ? new Failure(0) : failure;
+  }
 }
 
-function top(path) {
-  const places = PLACES.filter(([, , scope]) => context.may(scope));
-  return h('header', { class: 'top' }, h('div', {},
-    h('a', { class: 'brand', href: ROOT }, mark(), 'shortlink'),
-    h('nav', { 'aria-label': t('nav') }, h('ul', {}, places.map(([place, name]) => h('li', {},
-      h('a', { href: ROOT + place, 'aria-current': path.startsWith(place) && 'page' }, t(name)))))),
-    h('div', { class: 'who' },
-      languageButton(),
-      h('b', { title: session.keyId }, session.keyName),
-      h('button', { type: 'button', class: 'plain', click: leave, 'data-leave': '' }, t('sign-out')))));
+/** Loads all other pages while nothing else is to be done, so that none is awaited and all are of one version. */
+function loadOthers() {
+  performance.mark('first-page');
+  const later = window.requestIdleCallback ?? ((call) => setTimeout(call, 2000));
+  later(() => ROUTES.forEach(([, page]) => page().catch(() => {})));
 }
 
-const mark = () => h('img', { src: new URL('icon.svg', import.meta.url), alt: '' });
+/** Shows what is found for a text. */
+const look = (text) => context.go(`/search?${new URLSearchParams({ q: text })}`);
 
-/** The button that switches to the other language. */
-function languageButton() {
-  const [name, own] = languages.find(([known]) => known !== spoken());
-  return h('button', {
-    type: 'button', class: 'plain', lang: name, 'data-language': name,
-    click: async () => {
-      await choose(name);
-      await show();
-      document.querySelector('[data-language]')?.focus();
-    },
-  }, own);
+/** Switches to another language, and stays at its button. */
+async function switchTo(name) {
+  await choose(name);
+  await show();
+  document.querySelector('[data-language]')?.focus();
 }
 
 /** Shows the sign-in form. */
 function showDoor(ended = false) {
   leaving.abort();
   document.title = `${t('sign-in')} · shortlink`;
-  frame.replaceChildren(h('div', { class: 'door' },
-    h('header', { class: 'brand' }, mark(), 'shortlink'),
+  place.replaceChildren(h('div', { class: 'door' },
+    brand(),
     h('main', { id: 'main' }, signIn.form({ ended, entered: (made) => {
       session = made;
       show();
     } })),
-    h('footer', {}, languageButton())));
+    h('footer', {}, languageButton(switchTo))));
   document.querySelector('input')?.focus();
 }
 
@@ -223,10 +179,11 @@ async function start() {
   try {
     session = await get('/console/session');
   } catch (failure) {
-    frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
+    place.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
     return;
   }
   await show({ isFirst: true });
+  loadOthers();
 }
 
 await start();

@@ -3,7 +3,7 @@
 import { file, get, notice, part } from './api.js';
 import { chart } from './chart.js';
 import { keep } from './csv.js';
-import { h, say } from './dom.js';
+import { h, say, svg } from './dom.js';
 import { count, percent, when } from './format.js';
 import { t } from './i18n.js';
 import { delivery, hours as inHours, report, shares, undelivered } from './report.js';
@@ -13,8 +13,8 @@ const HOUR = 3_600_000;
 /** The most hours that are shown one by one; above, days are. */
 const MOST_HOURS = 14 * 24;
 
-/** A section with the clicks of a campaign; null where the key may not see them. */
-export async function clicks({ campaign, may }) {
+/** A section with the clicks of a campaign, and its conversions if there are any; null where the key may not see them. */
+export async function clicks({ campaign, converted, may }) {
   if (!may('stats:read')) return null;
   const [answer, figures] = await Promise.all([
     part(() => get(`/v1/campaigns/${campaign.id}/clicks`)),
@@ -25,36 +25,57 @@ export async function clicks({ campaign, may }) {
   const failed = [answer, figures].find(({ failure }) => failure);
   if (failed) return section(notice(failed.failure));
   const [own] = figures;
-  const { issued, clicked, clickRate, firstLinkAt, hours } = answer;
+  const { issued, clickRate, firstLinkAt, hours } = answer;
   const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`clicks.${what}`)),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
   return section(
+    funnel(answer, own, converted),
     h('dl', { class: 'figures' },
-      figure('issued', count(issued), firstLinkAt && [t('clicks.since'), ' ', when(firstLinkAt)]),
-      figure('clicked', count(clicked), t('clicks.clicked.hint')),
       figure('rate', clickRate === null ? '–' : percent(clickRate), t('clicks.rate.hint')),
+      own.deliveredClickRate !== null && figure('delivered-rate', percent(own.deliveredClickRate),
+        t('clicks.delivered.hint', { failed: count(undelivered(own.messages)) })),
       figure('half', inHours(own.hoursToHalf), own.firstClickAt
-        && [t('clicks.half.hint'), ' ', when(own.firstClickAt)]),
-      own.messagesByNetwork.length > 0 && figure('delivered', count(own.messages.delivered),
-        t('clicks.delivered.hint', {
-          failed: count(undelivered(own.messages)),
-          rate: own.deliveredClickRate === null ? '–' : percent(own.deliveredClickRate),
-        }))),
-    hours.length > 0 ? drawn(hours) : h('p', { class: 'empty', 'data-empty': '' }, t('clicks.none')),
+        && [t('clicks.half.hint'), ' ', when(own.firstClickAt)])),
+    hours.length > 0 ? drawn(hours, firstLinkAt) : h('p', { class: 'empty', 'data-empty': '' }, t('clicks.none')),
     own.visits.human > 0 && [h('h3', {}, t('clicks.from')), shares(own)],
     own.messagesByNetwork.length > 0 && [h('h3', {}, t('clicks.messages')), delivery(own)],
     may('links:read') && issued > 0 && downloads(campaign));
 }
 
-/** First clicks by the hour, or by the day over a long time; hours without any are not in the answer. */
-function drawn(hours) {
+/** The number of links at each step, from their creation to conversions; steps without any data are left out. */
+function funnel({ issued, clicked, firstLinkAt }, { messages, messagesByNetwork }, conversions) {
+  const steps = [
+    ['issued', issued],
+    messagesByNetwork.length > 0 && ['delivered', messages.delivered],
+    ['clicked', clicked],
+    conversions?.conversions > 0 && ['converted', conversions.converted],
+  ].filter(Boolean);
+  return h('ol', { class: 'funnel' }, steps.map(([what, number], place) => {
+    const [, before] = steps[place - 1] ?? [];
+    return h('li', { 'data-figure': what },
+      h('span', { class: 'faint' }, t(`clicks.${what}`)),
+      h('b', {}, count(number)),
+      svg('svg', { viewBox: '0 0 100 1', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+        svg('rect', { width: 100 * Math.min(1, number / (issued || 1)), height: 1 })),
+      h('span', { class: 'faint small' }, place === 0 ? firstLinkAt && [t('clicks.since'), ' ', when(firstLinkAt)]
+        : before > 0 && t('clicks.of-before', { share: percent(number / before) })));
+  }));
+}
+
+/**
+ * First clicks since the first link, by the hour, or by the day over a long time; hours without any are not in the answer.
+ * Links that were created long before they were sent are no beginning.
+ */
+function drawn(hours, firstLinkAt) {
   const places = hours.map(({ begin }) => Date.parse(begin));
-  const isLong = (places.at(-1) - places[0]) / HOUR >= MOST_HOURS;
-  const first = new Date(places[0]);
+  const created = Math.floor(Date.parse(firstLinkAt) / HOUR) * HOUR;
+  const begin = created < places[0] && places[0] - created < MOST_HOURS * HOUR / 2 ? created : places[0];
+  const isLong = (places.at(-1) - begin) / HOUR >= MOST_HOURS;
+  const first = new Date(begin);
   const dayOf = (place) => Number(new Date(first.getFullYear(), first.getMonth(), first.getDate() + place));
-  const of = (place) => (isLong ? dayOf(place) : places[0] + place * HOUR);
+  const of = (place) => (isLong ? dayOf(place) : begin + place * HOUR);
   const begins = [];
-  for (let begin = of(0); begin <= places.at(-1); begin = of(begins.length)) begins.push(begin);
+  for (let next = of(0); next <= places.at(-1); next = of(begins.length)) begins.push(next);
   const values = begins.map(() => 0);
   let at = 0;
   hours.forEach(({ links }, place) => {

@@ -1,19 +1,17 @@
 // The conversions of a campaign's links: their rate, their number, and their values by currency.
 
-import { get, notice, part } from './api.js';
+import { notice } from './api.js';
 import { h } from './dom.js';
 import { count, locale, percent } from './format.js';
 import { t } from './i18n.js';
 
-/** A section with the conversions of a campaign; null where the key may not see them. */
-export async function conversions({ campaign, may }) {
-  if (!may('stats:read')) return null;
-  const answer = await part(() => get(`/v1/campaigns/${campaign.id}/conversions`));
+/** The section of the answer of the API; null without conversions. */
+export function conversions(answer) {
+  if (!answer || answer.conversions === 0) return null;
   const section = (...parts) => h('section', { class: 'sheet', 'data-conversions': '', 'aria-label': t('conversions') },
     h('h2', {}, t('conversions')), parts);
   if (answer.failure) return section(notice(answer.failure));
   const { converted, conversionRate, conversions: all, values } = answer;
-  if (all === 0) return section(h('p', { class: 'empty', 'data-empty': '' }, t('conversions.none')));
   const figure = (what, label, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, label),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
   return section(h('dl', { class: 'figures' },

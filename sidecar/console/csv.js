@@ -1,4 +1,4 @@
-// Tables as files for spreadsheets.
+// Tables as files for spreadsheets, and other files.
 
 import { h } from './dom.js';
 
@@ -18,8 +18,11 @@ export function csv(rows) {
 export const keepCsv = (name, rows) => keep(name, csv(rows));
 
 /** Downloads CSV as a file. The byte order mark at its beginning names the encoding for spreadsheets. */
-export function keep(name, text) {
-  const address = URL.createObjectURL(new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
+export const keep = (name, text) => save(name, new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
+
+/** Downloads a Blob as a file. */
+export function save(name, blob) {
+  const address = URL.createObjectURL(blob);
   h('a', { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

@@ -49,27 +49,32 @@ export async function copy(text) {
   }
 }
 
-/** Asks for confirmation in a dialog; returns the answer. */
-export function confirmed({ title, text, yes, no, danger }) {
-  return new Promise((resolve) => {
-    const before = document.activeElement;
-    const answer = (agreed) => () => {
-      dialog.returnValue = agreed ? 'yes' : '';
-      dialog.close();
-    };
-    const dialog = h('dialog', { 'aria-labelledby': 'asked', 'aria-describedby': 'asked-of' },
-      h('h2', { id: 'asked' }, title),
-      h('p', { id: 'asked-of' }, text),
-      h('div', { class: 'row' },
-        h('button', { type: 'button', click: answer(false), autofocus: true }, no),
-        h('button', { type: 'button', class: danger ? 'main danger' : 'main', click: answer(true), 'data-yes': '' },
-          yes)));
-    dialog.addEventListener('close', () => {
-      dialog.remove();
+/**
+ * Opens a dialog with a heading. Its promise `closed` resolves when it is closed; the element that had the focus has it again
+ * then.
+ */
+export function dialog({ title, ...attributes }, ...parts) {
+  const before = document.activeElement;
+  const made = h('dialog', { 'aria-labelledby': 'asked', ...attributes }, h('h2', { id: 'asked' }, title), parts);
+  made.closed = new Promise((resolve) => {
+    made.addEventListener('close', () => {
+      made.remove();
       before?.focus?.();
-      resolve(dialog.returnValue === 'yes');
+      resolve(made.returnValue);
     });
-    document.body.append(dialog);
-    dialog.showModal();
   });
+  document.body.append(made);
+  made.showModal();
+  return made;
+}
+
+/** Asks for confirmation in a dialog; returns the answer. */
+export async function confirmed({ title, text, yes, no, danger }) {
+  const asked = dialog({ title, 'aria-describedby': 'asked-of' },
+    h('p', { id: 'asked-of' }, text),
+    h('div', { class: 'row' },
+      h('button', { type: 'button', click: () => asked.close(''), autofocus: true }, no),
+      h('button', { type: 'button', class: danger ? 'main danger' : 'main', click: () => asked.close('yes'), 'data-yes': '' },
+        yes)));
+  return await asked.closed === 'yes';
 }

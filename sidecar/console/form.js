@@ -9,7 +9,7 @@ import { t } from './i18n.js';
 const KINDS = {
   text: { type: 'text' },
   // Not "url", whose error messages come from the browser in its own language.
-  url: { type: 'text', inputmode: 'url' },
+  url: { type: 'text', inputmode: 'url', ready: completed },
   long: { element: 'textarea' },
   number: { type: 'number', min: '1', step: '1', read: (value) => (value ? Number(value) : null) },
   moment: { type: 'datetime-local', show: toField, read: fromField },
@@ -41,6 +41,24 @@ const KINDS = {
     read: (value) => value.split(' ').filter(Boolean),
   },
 };
+
+/**
+ * Completes an address without a scheme, as users type it, when its field is left. The hint stands below it while they type:
+ * a line that comes later would move the button that is being pressed.
+ */
+function completed(made) {
+  const said = h('p', { class: 'hint', role: 'status' });
+  const isShort = () => /^[^\s/:?#@{}]+\.[^\s/:?#@{}]{2,}(:\d+)?([/?#]|$)/.test(made.value.trim());
+  made.addEventListener('input', () => {
+    said.textContent = isShort() ? t('url.completed') : '';
+    if (!said.isConnected) made.after(said);
+  });
+  made.addEventListener('change', () => {
+    if (!isShort()) return;
+    made.value = `https://${made.value.trim()}`;
+    made.form.dispatchEvent(new Event('input'));
+  });
+}
 
 /** The member of an object by its path, a name with dots. */
 const inside = (object, name) => name.split('.').reduce((found, step) => found?.[step], object);
@@ -88,7 +106,7 @@ const wrongOf = (made) => made.id.replace('f-', 'w-');
 
 function input({ name, kind, required, placeholder, hint, make, choices = [] }, value) {
   if (make) return make(idOf(name), value);
-  const { element = 'input', type, inputmode, min, step, show } = KINDS[kind];
+  const { element = 'input', type, inputmode, min, step, show, ready } = KINDS[kind];
   const options = kind === 'choice' && choices.map(([option, text]) => h('option', { value: option }, text));
   const made = h(element, {
     id: idOf(name), name, type, inputmode, min, step, placeholder, 'aria-required': required && 'true',
@@ -98,6 +116,7 @@ function input({ name, kind, required, placeholder, hint, make, choices = [] }, 
   if (kind === 'truth') boxed(made);
   if (kind === 'several') grouped(made, choices);
   made.value = (show ? show(value) : value) ?? '';
+  ready?.(made);
   return made;
 }
 
@@ -128,7 +147,7 @@ function grouped(made, choices) {
 /** A field with its label and hint. */
 function labelled({ name, kind, label, required, hint }, made) {
   const text = [label ?? t(`field.${name}`), required && h('span', { class: 'faint' }, ` · ${t('required')}`)];
-  const says = hint && h('p', { class: 'hint', id: `h-${name}` }, t(`hint.${name}`));
+  const says = hint && h('p', { class: 'hint', id: `h-${name}` }, t(hint === true ? `hint.${name}` : hint));
   if (kind === 'truth') {
     return h('div', {}, h('p', { class: 'check' }, made, h('label', { for: made.id }, text)), says);
   }

@@ -27,12 +27,12 @@ export function pages({ here, path, at, nextCursor, first, next }) {
     nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, next));
 }
 
-/** Handles a form by navigating to the list that its fields filter. */
-export const choosing = (go, path) => (event) => {
+/** Handles a form by navigating to the list that its fields filter; `read` returns the value of a field's text. */
+export const choosing = (go, path, read = (name, text) => text) => (event) => {
   event.preventDefault();
   const said = new URLSearchParams();
   for (const [name, value] of new FormData(event.target)) {
-    if (value.trim()) said.set(name, value.trim());
+    if (value.trim()) said.set(name, read(name, value.trim()));
   }
   go(withQuery(path, said));
 };

@@ -2,6 +2,7 @@
 
 import { copy, h, isWeb, say } from './dom.js';
 import { t } from './i18n.js';
+import { qrButton } from './qr.js';
 
 /** A section of a page with its own heading. */
 export const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2', {}, title), parts);
@@ -14,31 +15,41 @@ export const author = (id, name) => (name
   ? h('span', { title: id }, name)
   : h('span', { class: 'code' }, id));
 
-/** The short URL with a copy button; only the code when nginx names no domain. */
-export function shortUrl(link) {
-  const text = link.shortUrl ?? link.shortCode;
-  const button = h('button', { type: 'button', 'data-copy': text, click: async () => {
+/** A button that copies a text; `attributes` are further ones. */
+export function copyButton(text, attributes = {}) {
+  const button = h('button', { type: 'button', 'data-copy': text, ...attributes, click: async () => {
     const told = (await copy(text)) ? t('copied') : t('copy.failed');
     button.textContent = told;
     say(told);
     setTimeout(() => { button.textContent = t('copy'); }, 2000);
   } }, t('copy'));
+  return button;
+}
+
+/** The short URL without its scheme, which may break before the code; only the code when nginx names no domain. */
+export function shortText(link) {
+  const text = (link.shortUrl ?? link.shortCode).replace(/^https?:\/\//, '');
+  const at = text.lastIndexOf('/') + 1;
+  return [text.slice(0, at), h('wbr'), text.slice(at)];
+}
+
+/** The short URL with a copy button; only the code when nginx names no domain. */
+export function shortUrl(link) {
+  const text = link.shortUrl ?? link.shortCode;
   return h('div', { class: 'row' },
     link.shortUrl && isWeb(text)
       ? h('a', { class: 'short code', href: text, target: '_blank', rel: 'noreferrer' }, text)
       : h('span', { class: 'short code' }, text),
-    button);
+    copyButton(text));
 }
 
-/** The short URL as a QR code, which can be downloaded. */
+/** The short URL as a QR code, which opens the dialog with its looks and files. */
 export function qr(link) {
-  const address = `/v1/links/${link.shortCode}/qr`;
   const figure = h('figure', {},
     h('img', {
-      class: 'qr', src: address, alt: t('qr.alt', { url: link.shortUrl }),
+      class: 'qr', src: `/v1/links/${link.shortCode}/qr`, alt: t('qr.alt', { url: link.shortUrl }),
       error: () => figure.replaceChildren(h('p', { class: 'notice bad', role: 'alert' }, t('qr.failed'))),
     }),
-    h('figcaption', { class: 'small' },
-      h('a', { href: address, download: `${link.shortCode}.svg` }, t('qr.keep'))));
+    h('figcaption', {}, qrButton(link, t('qr.open'))));
   return figure;
 }

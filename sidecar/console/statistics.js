@@ -28,8 +28,12 @@ const DAYS_BY_HOUR = 7;
 const COLOURED = 5;
 const LISTED = 20;
 
-/** A section with the visits that are counted at `address`; `name` is for the file. */
-export function statistics({ address, may, name }) {
+/**
+ * A section with the visits that are counted at `address`; `name` is for the file. `begin`, if any, is the time before which
+ * there were none: the range is as short as it allows, unless another one is chosen.
+ */
+export function statistics({ address, may, name, begin }) {
+  const usual = usualRange(begin);
   if (!may('stats:read')) {
     return h('section', { class: 'sheet statistics' }, h('h2', {}, t('stats')),
       h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' })));
@@ -39,7 +43,7 @@ export function statistics({ address, may, name }) {
   let turn = 0;
   const load = async ({ isFirst = false } = {}) => {
     const mine = ++turn;
-    const asked = read();
+    const asked = read(usual);
     section.setAttribute('aria-busy', 'true');
     let parts;
     try {
@@ -53,16 +57,22 @@ export function statistics({ address, may, name }) {
     place.replaceChildren(...parts);
     section.removeAttribute('aria-busy');
   };
-  section.append(h('div', { class: 'head' }, h('h2', {}, t('stats'))), choices(load), place);
+  section.append(h('div', { class: 'head' }, h('h2', {}, t('stats'))), choices(load, usual), place);
   load({ isFirst: true });
   return section;
 }
 
+/** The range that is shown at first, in days. */
+function usualRange(begin) {
+  const days = begin ? (Date.now() - Date.parse(begin)) / DAY : DAYS_BY_HOUR;
+  return String(RANGES.find((range) => days <= range && range <= DAYS_BY_HOUR) ?? DAYS_BY_HOUR);
+}
+
 /** The choices in the address. */
-function read() {
+function read(usualDays) {
   const here = new URLSearchParams(location.search);
   const one = (name, known, usual) => (known.includes(here.get(name)) ? here.get(name) : usual);
-  const range = one('range', [...RANGES.map(String), 'other'], String(DAYS_BY_HOUR));
+  const range = one('range', [...RANGES.map(String), 'other'], usualDays);
   // The service counts whole hours; the last one is still in progress.
   const now = Math.ceil(Date.now() / HOUR) * HOUR;
   let [since, until] = [now - Number(range) * DAY, now];
@@ -95,7 +105,7 @@ function query({ range, since, until, step, split }) {
 }
 
 /** The fields of the choices. */
-function choices(load) {
+function choices(load, usual) {
   const place = h('form', { class: 'choices', submit: (event) => event.preventDefault() });
   const choose = (changes) => {
     const here = new URLSearchParams(location.search);
@@ -117,7 +127,7 @@ function choices(load) {
     change: (event) => { if (event.target.value) choose({ [name]: fromField(event.target.value) }); },
   }));
   const fill = () => {
-    const { range, since, until, days, step, split } = read();
+    const { range, since, until, days, step, split } = read(usual);
     const isOther = range === 'other';
     const ranges = RANGES.map((it) => [String(it), t(`stats.range.${it}`)]);
     place.replaceChildren(...[

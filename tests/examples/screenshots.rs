@@ -17,7 +17,9 @@ type Picture = (&'static str, &'static str, &'static str, bool);
 
 /// On a desk.
 const DESK: &[Picture] = &[
-    ("links", "/console", "Links", false),
+    ("overview", "/console", "Overview", false),
+    ("links", "/console/links", "Links", false),
+    ("campaign", "/console/campaigns/1", "Campaign Spring", false),
     ("link", "/console/links/sp7", "Link sp7", false),
     (
         "statistics",
@@ -51,7 +53,7 @@ const PHONE: &[Picture] = &[
 ];
 
 /// In Chinese, on a desk.
-const CHINESE: &[Picture] = &[("links-chinese", "/console", "短链接", false)];
+const CHINESE: &[Picture] = &[("links-chinese", "/console/links", "短链接", false)];
 
 /// Follows a link, as one of several programs.
 fn tap(stack: &Stack, code: &str, number: usize) {

@@ -22,8 +22,9 @@ export async function show(context, [id]) {
   const { name, state } = campaign;
   const path = `/v1/campaigns/${id}`;
   const canChange = may('campaigns:write') && state !== 'revoked';
-  const [clicked, converted, tested, tried] = await Promise.all([
-    clicks({ campaign, may }), conversions({ campaign, may }),
+  const converted = may('stats:read') ? await part(() => get(`${path}/conversions`)) : null;
+  const [clicked, tested, tried] = await Promise.all([
+    clicks({ campaign, converted, may }),
     results({ subject: campaign, path, canEnd: canChange, may, again }), sample(campaign, may),
   ]);
   const title = t('campaign.title', { name });
@@ -32,38 +33,50 @@ export async function show(context, [id]) {
     const now = await sizeOf(id);
     links.replaceChildren(numberOf(now));
   };
-  const { defaults } = campaign;
+  const upload = may('links:write') && state !== 'revoked'
+    && sheet(t('upload.title'), uploader(context, campaign, recount));
+  const isEmpty = size?.count === 0;
   return { title, parts: [
-    h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end' }, canChange
-      && actions({
+    h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end row' },
+      may('stats:read') && h('a', {
+        class: 'button', href: at(`/campaigns-compared?${new URLSearchParams({ id, latest: '' })}`), 'data-compare': '',
+      }, t('campaigns.compare')),
+      canChange && actions({
         texts: 'campaign.', name, path, state, again,
         first: h('a', { class: 'button', href: at(`/campaigns/${id}/change`), 'data-act': 'change' }, t('change')),
         reach: async () => inWords(await sizeOf(id)),
       }))),
-    clicked,
-    h('section', { class: 'sheet', 'aria-label': t('link.facts') },
-      h('dl', { class: 'facts' },
-        fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),
-        fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
-        fact(t('links'), links, may('links:read') && [' · ',
-          h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links'))]),
-        campaign.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, campaign.clickId)),
-        campaign.maxLinks && fact(t('key.links'), created(campaign.linksCreated, campaign.maxLinks)),
-        fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
-        (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
-          when(campaign.validSince), ' … ', when(campaign.validUntil)),
-        campaign.preview && fact(t('preview'), previewInWords(campaign)),
-        campaign.externalId && fact(t('field.externalId'), campaign.externalId),
-        campaign.note && fact(t('field.note'), campaign.note),
-        Object.keys(defaults).length > 0 && fact(t('campaign.defaults'), inShort(defaults)),
-        fact(t('column.made'), when(campaign.createdAt)),
-        fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
-    may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
-    converted,
+    isEmpty && upload,
+    !isEmpty && clicked,
     tested,
+    conversions(converted),
+    facts(campaign, links, { at, may }),
+    !isEmpty && upload,
+    statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}`, begin: campaign.createdAt }),
     tried,
-    statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
+    h('details', { class: 'sheet' }, h('summary', {}, t('campaign.engineers')), h('dl', { class: 'facts' },
+      fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),
+      fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
+      fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
   ].filter(Boolean) };
+}
+
+/** The members of a campaign that its users know. */
+function facts(campaign, links, { at, may }) {
+  const { defaults } = campaign;
+  return h('section', { class: 'sheet', 'aria-label': t('link.facts') }, h('dl', { class: 'facts' },
+    fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
+    fact(t('links'), links, may('links:read') && [' · ',
+      h('a', { href: at(`/links?${new URLSearchParams({ campaignId: campaign.id })}`) }, t('campaign.links'))]),
+    campaign.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, campaign.clickId)),
+    campaign.maxLinks && fact(t('key.links'), created(campaign.linksCreated, campaign.maxLinks)),
+    (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
+      when(campaign.validSince), ' … ', when(campaign.validUntil)),
+    campaign.preview && fact(t('preview'), previewInWords(campaign)),
+    campaign.externalId && fact(t('field.externalId'), campaign.externalId),
+    campaign.note && fact(t('field.note'), campaign.note),
+    Object.keys(defaults).length > 0 && fact(t('campaign.defaults'), inShort(defaults)),
+    fact(t('column.made'), when(campaign.createdAt))));
 }
 
 /** "Try as …" with a link of the campaign, if visitors can get different answers. */

@@ -13,8 +13,10 @@ export async function show({ heading, at, may }) {
     return { title, parts: [heading(title),
       h('div', { class: 'notice warn' }, t('error.scope', { scope: 'stats:read' }))] };
   }
-  const ids = new URLSearchParams(location.search).getAll('id');
+  const here = new URLSearchParams(location.search);
+  const ids = here.getAll('id');
   const campaigns = await report(ids);
+  if (here.has('latest')) campaigns.push(...(await report([])).filter(({ id }) => !ids.includes(id)));
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), campaigns.length > 0 && h('div', { class: 'end' }, h('button', {
       type: 'button', 'data-csv': '', click: () => keepCsv('campaigns.csv', lines(campaigns)),

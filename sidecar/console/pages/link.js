@@ -17,14 +17,11 @@ export async function show(context, [code]) {
   const explained = await get(`/v1/links/${code}/explain`);
   if (!explained.database) {
     const title = t('link.none', { code });
-    const longUrl = new URLSearchParams(location.search).get('longUrl');
-    const other = longUrl && h('p', {},
-      h('a', { href: at(`/links?${new URLSearchParams({ longUrl })}`) }, t('link.by-target', { target: longUrl })));
-    return { title, parts: [heading(title), h('div', { class: 'narrow' }, other, why(explained))] };
+    return { title, parts: [heading(title), h('div', { class: 'sheet narrow' }, why(explained))] };
   }
   const path = `/v1/links/${code}`;
   const [{ data: link, etag }, past, visits] = await Promise.all([
-    ask('GET', `/v1/links/${code}`),
+    ask('GET', path),
     part(() => get(`/v1/links/${code}/history?limit=10`)),
     context.may('stats:read') ? part(() => get(`/v1/links/${code}/visits?limit=10`)) : null,
   ]);
@@ -33,23 +30,27 @@ export async function show(context, [code]) {
     canEnd: context.may('links:write') && link.state !== 'revoked' && !link.campaignId,
   });
   const title = t('link.title', { code });
+  const isWell = explained.answer.rule === 'live' && explained.agreement === 'same';
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(link.state), h('div', { class: 'end' },
       actionsOf(link, etag, context))),
     h('div', { class: 'columns' },
       h('div', {},
-        facts(link, context.at),
-        why(explained),
+        facts(link, at),
+        !isWell && h('div', { class: 'notice warn', 'data-why': explained.answer.rule },
+          t(`rule.${explained.answer.rule}`), explained.agreement !== 'same' && [' ', agreementOf(explained)]),
+        statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}`, begin: link.createdAt }),
+        sheet(t('visits.latest'), visitsOf(link, visits)),
         tested,
         (explained.rules || isVaried(link)) && trial(code),
-        statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}` }),
-        sheet(t('visits.latest'), visitsOf(link, visits)),
-        sheet(t('history'), historyOf(past, code))),
+        h('details', { class: 'sheet', open: !isWell, 'data-engineers': '' }, h('summary', {}, t('link.engineers')),
+          h('div', { class: 'stack' }, why(explained), details(link), section(t('history'), historyOf(past, code))))),
       h('div', {}, h('section', { class: 'sheet', 'aria-label': t('qr') }, link.shortUrl
         ? qr(link) : h('p', { class: 'faint' }, t('domain.none'))))),
   ] };
 }
 
+/** The members of a link that its users know. */
 function facts(link, at) {
   const target = link.longUrl;
   return h('section', { class: 'sheet', 'aria-label': t('link.facts') },
@@ -60,7 +61,6 @@ function facts(link, at) {
       link.campaignId && fact(t('field.campaignId'),
         h('a', { href: at(`/campaigns/${link.campaignId}`) }, link.campaignId), ' ',
         link.campaignState && badge(link.campaignState)),
-      fact(t('field.redirectStatus'), String(link.redirectStatus)),
       (link.validSince || link.validUntil) && fact(t('link.valid'),
         when(link.validSince), ' … ', when(link.validUntil)),
       link.maxVisits && fact(t('field.maxVisits'), count(link.maxVisits)),
@@ -70,23 +70,33 @@ function facts(link, at) {
       link.preview && fact(t('preview'), previewInWords(link)),
       link.externalId && fact(t('field.externalId'), link.externalId),
       link.note && fact(t('field.note'), link.note),
-      link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
-      fact(t('column.made'), when(link.createdAt), ' · ', author(link.createdBy, link.createdByName)),
-      fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
+      fact(t('column.made'), when(link.createdAt), ' · ', author(link.createdBy, link.createdByName))));
 }
 
+/** A part of the details with its own heading. */
+const section = (title, ...parts) => h('section', { class: 'stack' }, h('h2', {}, title), parts);
+
+/** The members of a link that only its operators need. */
+const details = (link) => h('dl', { class: 'facts' },
+  fact(t('field.redirectStatus'), String(link.redirectStatus)),
+  link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
+  fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision })));
+
+/** The agreement of SQL and Redis in words. */
+const agreementOf = ({ agreement, database }) =>
+  t(agreement !== 'same' && database?.waits ? 'agreement.waits' : `agreement.${agreement}`);
+
 /** The answer to a visitor, and the states in SQL and Redis. */
-function why({ answer, database, redis, agreement, campaign, checkedAt }) {
-  const isFine = agreement === 'same';
+function why(explained) {
+  const { answer, database, redis, agreement, campaign, checkedAt } = explained;
   const record = (text) => (text ? h('code', { class: 'record' }, text) : null);
-  return h('section', { class: 'sheet', 'data-rule': answer.rule, 'data-agreement': agreement },
+  return h('section', { class: 'stack', 'data-rule': answer.rule, 'data-agreement': agreement },
     h('h2', {}, t('why')),
     h('p', { class: 'verdict' }, h('b', {}, String(answer.status)),
       h('span', {}, t(`rule.${answer.rule}`), ' ', t(`source.${answer.source}`),
         answer.insteadOf && [' ', t('why.instead', { status: answer.insteadOf })])),
     answer.location && h('p', { class: 'code' }, `→ ${answer.location}`),
-    h('div', { class: isFine ? 'notice good' : 'notice warn' },
-      !isFine && database?.waits ? t('agreement.waits') : t(`agreement.${agreement}`)),
+    h('div', { class: agreement === 'same' ? 'notice good' : 'notice warn' }, agreementOf(explained)),
     h('dl', { class: 'facts' },
       fact('Redis', record(redis.record) ?? t(`redis.${redis.holds}`)),
       fact('SQL', database

@@ -1,11 +1,12 @@
 // Replaces the URLs of a message by short links, and shows the segments that this saves.
 
 import { ask, Failure, get, part } from '../api.js';
-import { copy, h, say } from '../dom.js';
+import { h, say } from '../dom.js';
 import { count } from '../format.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
-import { fact, sheet } from '../parts.js';
+import { copyButton, fact, sheet } from '../parts.js';
+import { columnOf, recipients, sendAll } from '../recipients.js';
 
 /** The campaigns that the form offers. */
 const OFFERED = 100;
@@ -14,7 +15,7 @@ const OFFERED = 100;
 const RECIPIENTS = 1000;
 
 /** The page. */
-export async function show({ heading, at, may }) {
+export async function show({ heading, at, may, left }) {
   const title = t('message');
   if (!may('links:write')) {
     return { title, parts: [heading(title),
@@ -23,6 +24,7 @@ export async function show({ heading, at, may }) {
   const listed = may('campaigns:read') ? await part(() => get(`/v1/campaigns?limit=${OFFERED}`)) : null;
   const campaigns = listed?.campaigns ?? [];
   const values = variables();
+  const ofFile = recipients((names) => values.from(names));
   const place = h('div', {});
   const made = form({
     fields: [
@@ -37,7 +39,15 @@ export async function show({ heading, at, may }) {
     call: async ({ campaignId, ...members }) => {
       place.replaceChildren();
       // A choice reads digits as a number; ids are texts.
-      const row = { ...members, ...(campaignId && { campaignId: String(campaignId) }), ...values.members() };
+      const common = { ...members, ...(campaignId && { campaignId: String(campaignId) }) };
+      const file = ofFile.chosen();
+      if (file) {
+        await sendAll({ file, place, left, columns: values.columns(file), row: (cells) => ({
+          ...common, ...values.members(cells), ...(file.reference !== null && { externalId: cells[file.reference] }),
+        }) });
+        return;
+      }
+      const row = { ...common, ...values.members() };
       const { data: [result] } = await ask('POST', '/v1/messages', [row]);
       if (result.problem) throw new Failure(result.status, result.problem);
       place.replaceChildren(short(result.message, { at, may }));
@@ -45,20 +55,26 @@ export async function show({ heading, at, may }) {
       say(t('message.made'));
     },
   });
-  made.querySelector('[name=text]').parentElement.after(values.place);
+  made.querySelector('[name=text]').parentElement.after(ofFile.place, values.place);
   return { title, parts: [heading(title), h('div', { class: 'sheet narrow' }, made), place] };
 }
 
-/** The fields of the variables in a text. */
+/** The fields of the variables in a text: of their values, or with a file of the columns that have them. */
 function variables() {
   const kept = new Map();
   const place = h('div', { class: 'fields', 'data-variables': '' });
   let names = [];
+  let columns = null;
+  const made = (name) => (columns
+    ? h('select', { id: `v-${name}` }, columns.map((column, at) =>
+      h('option', { value: at, selected: at === columnOf(name, columns) }, column || String(at + 1))))
+    : h('input', { id: `v-${name}`, type: 'text', autocomplete: 'off' }));
   const field = (name) => {
-    const input = kept.get(name) ?? h('input', { id: `v-${name}`, type: 'text', autocomplete: 'off' });
+    const input = kept.get(name) ?? made(name);
     kept.set(name, input);
-    return h('div', {}, h('label', { for: input.id }, t('message.value', { name })), input);
+    return h('div', {}, h('label', { for: input.id }, t(columns ? 'message.column' : 'message.value', { name })), input);
   };
+  const draw = () => place.replaceChildren(...names.map(field));
   return {
     place,
     of: (text) => {
@@ -66,12 +82,25 @@ function variables() {
       // A field that is replaced while it is filled would lose the cursor.
       if (found.join() === names.join()) return;
       names = found;
-      place.replaceChildren(...names.map(field));
+      draw();
     },
-    members: () => {
-      const given = names.map((name) => [name, kept.get(name).value]).filter(([, value]) => value !== '');
+    /** Takes values from the columns of a file with these names; null for none. */
+    from: (ofFile) => {
+      columns = ofFile;
+      kept.clear();
+      draw();
+    },
+    /** The parameters of a message; `cells` are the values of its row. */
+    members: (cells) => {
+      const given = names.map((name) => [name, cells ? cells[kept.get(name).value] ?? '' : kept.get(name).value])
+        .filter(([, value]) => value !== '');
       return given.length > 0 ? { parameters: Object.fromEntries(given) } : {};
     },
+    /** The names of a file's columns by member. */
+    columns: ({ names: all, reference }) => new Map([
+      ...names.map((name) => [`parameters.${name}`, all[kept.get(name).value]]),
+      ...(reference === null ? [] : [['externalId', all[reference]]]),
+    ]),
   };
 }
 
@@ -91,15 +120,9 @@ function short({ text, codes, before, after }, { at, may }) {
     });
   };
   tell();
-  const button = h('button', { type: 'button', class: 'main', 'data-copy': text, click: async () => {
-    const told = (await copy(text)) ? t('copied') : t('copy.failed');
-    button.textContent = told;
-    say(told);
-    setTimeout(() => { button.textContent = t('copy'); }, 2000);
-  } }, t('copy'));
   const made = sheet(t('message.made'),
     h('p', { class: 'said', 'data-text': '' }, text),
-    h('div', { class: 'row' }, button),
+    h('div', { class: 'row' }, copyButton(text, { class: 'main' })),
     h('dl', { class: 'facts' },
       fact(t('message.before'), size(before)),
       fact(t('message.after'), size(after)),

@@ -1,15 +1,22 @@
-// Creates a link.
+// Creates a link: with a target of its own, or in a campaign with the values of its target.
 
-import { ask } from '../api.js';
+import { ask, get, notice, part } from '../api.js';
 import { h, say } from '../dom.js';
+import { count } from '../format.js';
 import { t } from '../i18n.js';
 import { form } from '../form.js';
 import { qr, shortUrl } from '../parts.js';
 import { planOf, previewOf } from '../rules.js';
+import { campaigns as listed } from '../suggestions.js';
+import { addTemplates, utmOf } from '../utm.js';
 import { testOf } from '../variants.js';
 
+/** A character of a code that is not issued yet. */
+const UNKNOWN = '•';
+
+const TARGET = { name: 'longUrl', kind: 'url', required: true, placeholder: 'https://', hint: true };
+
 const FIELDS = [
-  { name: 'longUrl', kind: 'url', required: true, placeholder: 'https://', hint: true },
   { name: 'customSlug', kind: 'text', hint: true },
   { name: 'tags', kind: 'tags', hint: true },
 ];
@@ -19,36 +26,97 @@ const MORE = [
   { name: 'validUntil', kind: 'moment' },
   { name: 'maxVisits', kind: 'number', hint: true },
   { name: 'domain', kind: 'text', hint: true },
-  { name: 'clickId', kind: 'text', hint: true },
   { name: 'externalId', kind: 'text' },
   { name: 'note', kind: 'long' },
 ];
 
 /** The page. */
-export async function show({ heading, at, may, again }) {
+export async function show(context) {
+  const { heading, at, may } = context;
   const title = t('new');
-  const place = h('div', {});
   if (!may('links:write')) {
-    place.append(h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' })));
-  } else {
-    place.append(h('div', { class: 'sheet narrow' }, form({
-      fields: FIELDS,
-      more: MORE,
-      parts: [planOf(), testOf(), previewOf()],
-      send: t('new.make'),
-      call: async (members) => {
-        const { data: link } = await ask('POST', '/v1/links', members);
-        place.replaceChildren(made(link, { at, may, again }));
-        place.querySelector('h2').focus();
-        say(`${t('new.made')} ${link.shortUrl ?? link.shortCode}`);
-      },
-    })));
+    return { title, parts: [heading(title), h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
   }
-  return { title, parts: [heading(title), place, may('links:write') && h('p', {},
-    h('a', { href: at('/new/file') }, t('upload.link')))].filter(Boolean) };
+  const [campaigns, usual] = await Promise.all([listed(may), shortUrlOf(may)]);
+  const body = h('div', {});
+  const place = h('div', {});
+  /** Shows the form for a campaign, or for none; values that both forms have stay. */
+  const draw = async (id) => {
+    const campaign = id ? await get(`/v1/campaigns/${id}`) : null;
+    const made = fields(campaign, usual, place, context);
+    for (const { name, value } of body.querySelector('form')?.elements ?? []) {
+      const field = name && made.elements[name];
+      if (field) field.value = value;
+    }
+    body.replaceChildren(made);
+    made.dispatchEvent(new Event('input'));
+  };
+  const id = new URLSearchParams(location.search).get('campaignId');
+  await draw(id);
+  place.append(h('div', { class: 'sheet narrow' }, campaigns.all.length > 0 && chooser(campaigns, id, draw), body));
+  return { title, parts: [
+    heading(title), place, h('p', {}, h('a', { href: at('/new/file') }, t('upload.link'))),
+  ] };
 }
 
-function made(link, { at, may, again }) {
+/** Chooses the campaign of the link, which decides about the fields; `draw` shows them. */
+const chooser = ({ all, names, idOf }, id, draw) => h('div', { class: 'ahead' },
+  h('label', { for: 'of-campaign' }, t('field.campaignId')),
+  h('select', { id: 'of-campaign', change: async ({ target }) => {
+    const failure = (await part(() => draw(target.value)))?.failure;
+    target.parentElement.querySelector('.notice')?.remove();
+    if (failure) target.after(notice(failure));
+  } },
+  h('option', { value: '' }, t('new.no-campaign')),
+  names.filter((name) => idOf(name) === id || all.find((it) => it.id === idOf(name)).state !== 'revoked')
+    .map((name) => h('option', { value: idOf(name), selected: idOf(name) === id }, name))));
+
+/** The form of a link: of a campaign, or with a target of its own. */
+function fields(campaign, usual, place, { at, may, again }) {
+  const shown = h('div', { class: 'hint', 'data-short': '' });
+  const made = form({
+    fields: [...(campaign ? valuesOf(campaign) : [TARGET]), ...FIELDS],
+    parts: campaign ? [] : [utmOf(), planOf(), testOf(), previewOf()],
+    more: campaign ? MORE : [...MORE, { name: 'clickId', kind: 'text', hint: true }],
+    send: t('new.make'),
+    changed: (inputs) => {
+      const text = usual?.(inputs.get('customSlug').value.trim(), inputs.get('domain').value.trim());
+      shown.textContent = text ? t('new.short', { url: text, length: count(text.length) }) : '';
+    },
+    call: async (members) => {
+      const of = campaign && { campaignId: campaign.id };
+      const { data: link } = await ask('POST', '/v1/links', { ...members, ...of });
+      place.replaceChildren(created(link, { at, may, again }));
+      place.querySelector('h2').focus();
+      say(`${t('new.made')} ${link.shortUrl ?? link.shortCode}`);
+    },
+  });
+  if (!campaign) addTemplates(made);
+  made.querySelector('[name=customSlug]').parentElement.append(shown);
+  return made;
+}
+
+/** A field for each parameter of the campaign's target. */
+const valuesOf = ({ parameters }) => parameters.map((name) => ({
+  name: `parameters.${name}`, kind: 'value', label: t('upload.parameter', { name }), required: true,
+}));
+
+/** A function that returns the short URL for a custom code and a short domain; null where their form is unknown. */
+async function shortUrlOf(may) {
+  if (!may('stats:read') || !may('links:read')) return null;
+  const [domains, codes] = await Promise.all([part(() => get('/v1/domains')), part(() => get('/v1/codespace'))]);
+  const bases = (domains.domains ?? []).flatMap(({ domain, announced }) =>
+    announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl }) => [domain, baseUrl]));
+  const issued = (codes.lengths ?? []).find(({ isIssued }) => isIssued);
+  if (bases.length === 0 || !issued) return null;
+  return (code, domain) => {
+    const [, base] = bases.find(([name]) => name === domain) ?? bases[0];
+    return `${base}/${code || UNKNOWN.repeat(issued.length)}`;
+  };
+}
+
+/** A created link. */
+function created(link, { at, may, again }) {
   return h('div', { class: 'sheet narrow', 'data-made': link.shortCode },
     h('h2', { tabindex: '-1' }, t('new.made')),
     shortUrl(link),

@@ -1,5 +1,6 @@
 // The meaning of a file's columns: the member of a link that each holds.
 
+import { isWeb } from '../dom.js';
 import { has, t } from '../i18n.js';
 
 /** Members of any link, with their other names in files. */
@@ -27,7 +28,8 @@ const OWN = {
   preview: ['预览'],
 };
 
-const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');
+/** A name without its case and the characters that often stand between its words. */
+export const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');
 
 /** The members of the links of a campaign, or of no campaign. */
 export function members(campaign) {
@@ -42,8 +44,11 @@ export function called(member) {
   return has(`field.${member}`) ? t(`field.${member}`) : member;
 }
 
-/** The guessed member of each column; null for those that are left out. */
-export function guess(names, campaign) {
+/**
+ * The guessed member of each column, by its name; null for those that are left out. The target is also recognised by the
+ * first rows: a column of URLs, whatever its name.
+ */
+export function guess(names, campaign, rows) {
   const known = members(campaign);
   const left = new Set(known.keys());
   const take = (found) => {
@@ -52,9 +57,12 @@ export function guess(names, campaign) {
   };
   // Exact names first, so that a similar name does not take their place.
   const exact = names.map((name) => take(name.trim()));
-  return names.map((name, place) => exact[place]
+  const found = names.map((name, place) => exact[place]
     ?? take([...known].find(([member, others]) => left.has(member)
       && (plain(member) === plain(name) || others.includes(plain(name))))?.[0]));
+  const ofUrls = names.findIndex((_, place) => !found[place] && rows.length > 0 && rows.every((row) => isWeb(row[place] ?? '')));
+  if (ofUrls >= 0 && left.has('longUrl')) found[ofUrls] = take('longUrl');
+  return found;
 }
 
 /** Required members that no column has. */

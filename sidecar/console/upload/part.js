@@ -1,25 +1,19 @@
 // The part of a page where a file is chosen, previewed, sent, and followed row by row.
 
 import { notice } from '../api.js';
+import { keepCsv } from '../csv.js';
 import { h, say } from '../dom.js';
 import { count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { filled } from '../template.js';
 import { called, guess, members, missing } from './columns.js';
-import { Rows, delimiterOf, values } from './csv.js';
+import { ENCODINGS, beginning, opened } from './file.js';
 import * as kept from './kept.js';
 import { revocation } from './revocation.js';
 import { Upload, isBusy, look, under } from './upload.js';
 
-/** The number of bytes that are read for the preview of a file, and the number of rows in it. */
-const BEGINNING = 1 << 16;
-const FIRST = 3;
-
 /** The interval in milliseconds at which progress is announced to screen readers. */
 const SAY_EVERY = 10_000;
-
-/** The encodings of files without a byte order mark, in the order in which they are tried. */
-const ENCODINGS = ['utf-8', 'gb18030'];
 
 const DELIMITERS = { ',': 'comma', ';': 'semicolon', '\t': 'tab' };
 
@@ -46,7 +40,7 @@ function chooser(parts) {
     if (failure) said.replaceChildren(h('div', { class: 'notice bad', role: 'alert' }, failure));
   };
   const field = h('input', {
-    id: 'upload-file', type: 'file', accept: '.csv,.tsv,.txt,text/csv', 'aria-describedby': 'upload-hint',
+    id: 'upload-file', type: 'file', accept: '.csv,.tsv,.txt,.xlsx,text/csv', 'aria-describedby': 'upload-hint',
     change: () => take(field.files[0]),
   });
   const over = (isOver) => (event) => {
@@ -60,8 +54,17 @@ function chooser(parts) {
   h('label', { for: 'upload-file' }, t('upload.choose')),
   field,
   h('p', { class: 'hint', id: 'upload-hint' }, parts.campaign
-    ? t('upload.hint.campaign', { names: parts.campaign.parameters.join(', ') || '–' }) : t('upload.hint')));
+    ? t('upload.hint.campaign', { names: parts.campaign.parameters.join(', ') || '–' }) : t('upload.hint')),
+  h('p', {}, h('button', { type: 'button', class: 'plain', 'data-sample': '', click: () => sample(parts.campaign) },
+    t('upload.sample'))));
   return [zone, said];
+}
+
+/** Downloads a file with the columns of such links and a row of each. */
+function sample(campaign) {
+  const own = campaign ? campaign.parameters.map((name) => [name, `${name}-1`]) : [['longUrl', t('upload.sample.target')]];
+  const columns = [...own, ['externalId', 'recipient-1'], ['tags', 'sms,spring']];
+  keepCsv('sample.csv', [columns.map(([name]) => name), columns.map(([, value]) => value)]);
 }
 
 /** Earlier uploads of this browser. */
@@ -75,7 +78,9 @@ function past(parts) {
 }
 
 /** Shows the interpretation of a file; returns its fault, if any. */
-async function open(parts, file, encodings = ENCODINGS) {
+async function open(parts, chosenFile, encodings = ENCODINGS) {
+  const file = await opened(chosenFile);
+  if (!file) return t('upload.no-sheet');
   const first = await beginning(file, encodings);
   if (!first) return t('upload.unreadable');
   const { encoding, delimiter, names, rows } = first;
@@ -83,7 +88,7 @@ async function open(parts, file, encodings = ENCODINGS) {
   if (rows.length === 0) return t('upload.empty');
   if (isBusy()) return t('upload.busy');
   const { campaign } = parts;
-  const chosen = guess(names, campaign);
+  const chosen = guess(names, campaign, rows);
   const lacks = h('div', {});
   const preview = h('div', {});
   const known = h('div', {});
@@ -96,7 +101,7 @@ async function open(parts, file, encodings = ENCODINGS) {
     lacks.replaceChildren(lacking.length > 0 && h('div', { class: 'notice warn' },
       t('upload.missing', { names: lacking.map(called).join(', ') })) || '');
     preview.replaceChildren(example(chosen, rows[0], campaign) ?? '');
-    ready = found && lacking.length === 0 ? request(parts, { content, chosen, ...found }) : null;
+    ready = found && lacking.length === 0 ? request(parts, { content, chosen, names, ...found }) : null;
     send.disabled = !ready;
     known.replaceChildren(ready ? repetition(ready) ?? '' : '');
   };
@@ -146,40 +151,6 @@ async function open(parts, file, encodings = ENCODINGS) {
   return null;
 }
 
-/** A file's first rows, in the first of some encodings that fits; null when the file can't be read, or none fits. */
-async function beginning(file, encodings) {
-  let bytes;
-  try {
-    bytes = new Uint8Array(await file.slice(0, BEGINNING).arrayBuffer());
-  } catch {
-    return null;
-  }
-  const marked = { 0xfffe: ['utf-16le'], 0xfeff: ['utf-16be'] }[(bytes[0] << 8) | bytes[1]];
-  const encoding = (marked ?? encodings).find((it) => decoded(bytes, it) !== null) ?? encodings[0];
-  const text = decoded(bytes, encoding) ?? new TextDecoder(encoding).decode(bytes);
-  const delimiter = delimiterOf(text.split(/[\r\n]/, 1)[0]);
-  const reader = new Rows(delimiter);
-  reader.push(text);
-  const found = [];
-  while (found.length <= FIRST) {
-    // A row that is cut is shown as well: it may be all that follows a quotation mark that is not closed.
-    const row = reader.next(true);
-    if (!row) break;
-    found.push(values(row.text, delimiter));
-  }
-  const [names = [], ...rows] = found;
-  return { encoding, delimiter, names, rows };
-}
-
-/** The text of a file's beginning, which may end within a character; null for bytes that it has not in this encoding. */
-function decoded(bytes, encoding) {
-  try {
-    return new TextDecoder(encoding, { fatal: true }).decode(bytes, { stream: true });
-  } catch {
-    return null;
-  }
-}
-
 /** The columns with their first values, and the member of each. */
 function columns(names, rows, chosen, campaign, changed) {
   const all = [...members(campaign).keys()];
@@ -215,7 +186,7 @@ function example(chosen, row, campaign) {
 }
 
 /** The request that sends a file. Its key is derived from the content, so that a repetition creates no duplicates. */
-function request({ place, campaign, keyId }, { content, chosen, rows, digest }) {
+function request({ place, campaign, keyId }, { content, chosen, names, rows, digest }) {
   const query = new URLSearchParams({
     ...(campaign && { campaignId: campaign.id }), columns: chosen.map((member) => member ?? '').join(','),
     delimiter: DELIMITERS[content.delimiter],
@@ -225,7 +196,7 @@ function request({ place, campaign, keyId }, { content, chosen, rows, digest }) 
   const isKnown = before && kept.isKnown(before);
   return {
     place, content, name: content.file.name, rows, query, file: id, before: before ?? kept.like(place, digest),
-    isOther: !before, isAnew: before && !isKnown, digest, chosen: [...chosen],
+    isOther: !before, isAnew: before && !isKnown, digest, chosen: [...chosen], names,
     key: isKnown ? before.key : `console ${digest} ${sum(query)}`, at: isKnown ? before.at : undefined,
   };
 }

@@ -18,6 +18,20 @@ addEventListener('beforeunload', (event) => {
 
 const worker = () => new Worker(new URL('worker.js', import.meta.url), { type: 'module' });
 
+/** The first sheet of a workbook as a file of CSV; null for a file that is none. */
+export function converted(file) {
+  const reader = worker();
+  return new Promise((resolve) => {
+    const end = (made) => {
+      reader.terminate();
+      resolve(made);
+    };
+    reader.addEventListener('message', ({ data }) => end(data.file ?? null));
+    reader.addEventListener('error', () => end(null));
+    reader.postMessage({ kind: 'convert', file });
+  });
+}
+
 /** Reads a file with its encoding and delimiter: its number of rows, and a digest of its bytes. */
 export function look(content, told) {
   const reader = worker();
@@ -53,10 +67,11 @@ export class Upload {
 
   /**
    * `place` is the page's address; `query` has the options for rows; `file` identifies content, place and options;
-   * `content` is a file with its encoding and delimiter; `digest` and `chosen` are those of its bytes and columns.
+   * `content` is a file with its encoding and delimiter; `digest` and `chosen` are those of its bytes and columns, whose
+   * `names` are those in the file.
    */
-  constructor({ place, file, content, name, rows, query, key, at, digest, chosen }) {
-    Object.assign(this, { place, file, content, name, rows, query, key, at, digest, chosen });
+  constructor({ place, file, content, name, rows, query, key, at, digest, chosen, names }) {
+    Object.assign(this, { place, file, content, name, rows, query, key, at, digest, chosen, names });
   }
 
   /** Sends it; a repetition uses the same key, so that no row creates a duplicate. */
@@ -70,7 +85,8 @@ export class Upload {
     this.#worker.addEventListener('message', ({ data }) => this.#hear(data));
     this.#worker.addEventListener('error', () => this.#hear({ kind: 'ended', how: 'broken' }));
     this.#worker.postMessage({
-      kind: 'send', content: this.content, address: `/console/batch?${this.query}`,
+      kind: 'send', content: this.content,
+      columns: this.chosen.map((member, place) => [member, this.names[place]]).filter(([member]) => member), address: `/console/batch?${this.query}`,
       headers: {
         'X-Shortlink-Console': '1', Accept: 'application/x-ndjson', 'Content-Type': 'text/csv',
         'Idempotency-Key': this.key,

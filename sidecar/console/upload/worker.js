@@ -2,6 +2,8 @@
 // answers row by row, writes the files with the results.
 
 import { Rows, values, written } from './csv.js';
+import { reasonOf } from './reason.js';
+import { asCsv } from './xlsx.js';
 
 /** The interval between messages to the page, in milliseconds. */
 const TELL_EVERY = 150;
@@ -120,11 +122,11 @@ function tell(message, always = false) {
  * Sends a file, some rows per request, and stores the results. Only the file determines the rows of a request, so that
  * the same file results in the same requests.
  */
-async function send({ content, address, headers }) {
+async function send({ content, address, headers, columns }) {
   const { delimiter } = content;
   const reader = new Reader(content);
   const header = (await reader.next())?.text ?? '';
-  const results = new Results(header, delimiter);
+  const results = new Results(header, delimiter, columns);
   let how = 'done';
   let refused = {};
   let uploadId = null;
@@ -209,14 +211,17 @@ class Results {
   /** The id of the upload, once the service has named it. */
   uploadId = null;
   #delimiter;
+  /** The name of the file's column for each member. */
+  #columns;
   #results = new Written();
   #errors = new Written();
   #shown = [];
   #made = 0;
   #failed = 0;
 
-  constructor(header, delimiter) {
+  constructor(header, delimiter, columns) {
     this.#delimiter = delimiter;
+    this.#columns = new Map(columns);
     this.#results.add(this.#line(header, ['shortUrl', 'shortCode', 'status', 'reason']));
     this.#errors.add(this.#line(header, ['line', 'status', 'reason']));
   }
@@ -267,7 +272,7 @@ class Results {
       return;
     }
     this.#failed += 1;
-    const reason = said(problem);
+    const reason = reasonOf(problem, this.#columns);
     this.#results.add(this.#line(text, ['', '', status, reason]));
     this.#errors.add(this.#line(text, [line, status, reason]));
     if (this.#shown.length < SHOWN) {
@@ -293,18 +298,10 @@ class Results {
   }
 }
 
-/** A problem as one line. */
-function said(problem) {
-  const errors = (problem?.errors ?? []).map(({ pointer, detail }) => {
-    const name = pointer.split('/').slice(1).join('.');
-    return name ? `${name} ${detail}` : detail;
-  });
-  return errors.length > 0 ? errors.join('; ') : problem?.detail ?? problem?.title ?? '';
-}
-
 addEventListener('message', async ({ data }) => {
   try {
-    if (data.kind === 'look') await look(data.content);
+    if (data.kind === 'convert') postMessage({ kind: 'converted', file: await asCsv(data.file) });
+    else if (data.kind === 'look') await look(data.content);
     else if (data.kind === 'send') await send(data);
     else stop.abort();
   } catch (failure) {

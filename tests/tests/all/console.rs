@@ -99,12 +99,28 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.text_with("[role=alert]", "This key opens nothing");
     browser.assert_accessible();
     sign_in(&browser, &stack.sidecar.key);
-    browser.text_with("h1", "Links");
-    browser.text_with("main", "There are no links yet.");
+    browser.text_with("h1", "Overview");
+    browser.text_with("[data-card='overview.links']", "Create the first link");
     browser.assert_accessible();
     browser.assert_sound(&["status of 401"]);
+    open(&browser, "/console", "Overview");
+    assert_loads_little(&browser);
+    // The page stays where it is, whichever entry of the navigation is current.
+    let place = || {
+        let script = "const { left, top } = document.querySelector('main').getBoundingClientRect(); \
+                      return [left, top]";
+        browser.run(script, &[])
+    };
+    let first = place();
+    for (path, heading) in [
+        ("/console/campaigns", "Campaigns"),
+        ("/console/keys", "API keys"),
+    ] {
+        open(&browser, path, heading);
+        assert_eq!(place(), first, "{path}");
+    }
 
-    browser.click("nav a[href='/console/new']");
+    browser.click(".top a[href='/console/new']");
     browser.text_with("h1", "New link");
     browser.assert_accessible();
     browser.fill("#f-longUrl", "nonsense");
@@ -131,11 +147,16 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     assert_eq!(stack.follow(&code).status, 302);
 
     stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "other", "tags": ["x"]}));
-    open(&browser, "/console", "Links");
+    open(&browser, "/console", "Overview");
+    browser.find(&format!(
+        "[data-card='overview.links'] [data-code='{code}']"
+    ));
+    browser.assert_accessible();
+    open(&browser, "/console/links", "Links");
     let row = format!("[data-code='{code}']");
     assert!(browser.has(&row) && browser.has("[data-code=other]"));
     browser.assert_accessible();
-    browser.click("summary");
+    browser.click("main summary");
     browser.fill("#by-tag", "spring");
     browser.click(".filters button");
     until("the other link is filtered out", SOON, || {
@@ -143,18 +164,29 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     });
     assert_eq!(browser.path(), "/console/links?tag=spring");
     browser.assert_accessible();
-    // A URL that no link has as its code may be a target.
-    browser.fill("[name=look]", "https://www.example.com/unknown?m=1");
+    for (text, found) in [
+        ("sms", "[data-found=tag]"),
+        (
+            &*format!("https://s.example.com/{code}?utm=1"),
+            "[data-found=code]",
+        ),
+    ] {
+        browser.fill("[name=look]", text);
+        browser.click("[role=search] button");
+        browser.text_with("h1", &format!("Search: {text}"));
+        assert!(browser.has(&format!("{found} {row}")), "{text}");
+    }
+    browser.assert_accessible();
+    browser.fill("[name=look]", "https://www.example.com/spring");
     browser.click("[role=search] button");
-    browser.text_with("h1", "unknown");
-    browser.text_with("p a", "https://www.example.com/unknown?m=1");
-    open(&browser, "/console/links", "Links");
-    browser.fill(
-        "[name=look]",
-        &format!("https://s.example.com/{code}?utm=1"),
-    );
-    browser.click("[role=search] button");
-    browser.text_with("h1", &code);
+    browser.text_with("main", "No link and no campaign was found.");
+    browser.text_with("main", "links.find_by_target");
+    browser.click("main a");
+    browser.find("[data-rule=unknown]");
+    browser.run("history.go(-2)", &[]);
+    browser.click(&format!("{row} a"));
+    browser.text_with("h1", &format!("Link {code}"));
+    browser.click("[data-engineers] summary");
     browser.find("[data-rule=live][data-agreement=same]");
     browser.text_with(
         "[data-rule]",
@@ -174,6 +206,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.assert_accessible();
     browser.fill("#f-longUrl", "https://www.example.com/summer");
     browser.click("form .main");
+    browser.click("[data-engineers] summary");
     browser.text_with("[data-rule]", "https://www.example.com/summer");
     browser.text_with(".steps", "https://www.example.com/spring?m=1");
     until("the edge knows", SOON, || {
@@ -192,7 +225,16 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.click("[data-leave]");
     browser.text_with("h1", "Sign in");
     open(&browser, "/console/links", "Sign in");
-    browser.assert_sound(&["status of 422"]);
+    browser.assert_sound(&["status of 422", "status of 404", "status of 409"]);
+}
+
+/// Checks that few bytes are read for the first page of a session; the other pages are read later.
+fn assert_loads_little(browser: &Browser) {
+    let script = "const [{ startTime: shown }] = performance.getEntriesByName('first-page'); \
+                  return performance.getEntries().filter((it) => it.encodedBodySize && it.startTime < shown) \
+                  .reduce((sum, it) => sum + it.encodedBodySize, 0)";
+    let bytes = browser.run(script, &[]).as_u64().expect("a number");
+    assert!((20_000..60_000).contains(&bytes), "{bytes} bytes");
 }
 
 #[test]
@@ -204,7 +246,7 @@ fn links_are_shown_a_page_at_a_time() {
         }));
     }
     let browser = browser(&stack, Looks::default());
-    open(&browser, "/console", "Sign in");
+    open(&browser, "/console/links", "Sign in");
     sign_in(&browser, &stack.sidecar.key);
     browser.find("[data-code=code29]");
     let rows = || {
@@ -278,8 +320,11 @@ fn how_the_service_is_shows() {
     sign_in(&browser, &stack.sidecar.key);
     browser.find("[data-health=ready]");
     browser.assert_accessible();
+    open(&browser, "/console", "Overview");
+    assert!(!browser.has("[data-concern]"));
     stack.redis.kill();
-    open(&browser, "/console/service", "Service");
+    open(&browser, "/console", "Overview");
+    browser.click("[data-concern=redis] a");
     browser.find("[data-health=degraded]");
     browser.assert_accessible();
     // The page shows the data of SQL without Redis too.
@@ -303,9 +348,11 @@ fn it_speaks_chinese_and_fits_a_phone() {
     browser.assert_fits();
     browser.assert_accessible();
     sign_in(&browser, &stack.sidecar.key);
-    browser.text_with("h1", "短链接");
+    browser.text_with("h1", "概览");
     for (path, heading) in [
-        ("/console", "短链接"),
+        ("/console", "概览"),
+        ("/console/links", "短链接"),
+        ("/console/search?q=phone", "搜索:phone"),
         ("/console/links?state=live", "短链接"),
         ("/console/new", "新建短链接"),
         ("/console/links/phone", "短链接 phone"),
@@ -319,9 +366,12 @@ fn it_speaks_chinese_and_fits_a_phone() {
         browser.assert_accessible();
     }
     // Another language is chosen, and stays.
+    browser.click("[data-menu]");
+    browser.assert_fits();
+    browser.assert_accessible();
     browser.click("[data-language=en]");
     browser.text_with("h1", "Change link phone");
-    open(&browser, "/console", "Links");
+    open(&browser, "/console", "Overview");
     let language = browser.run("return document.documentElement.lang", &[]);
     assert_eq!(language, json!("en"));
     browser.assert_sound(&[]);
@@ -337,7 +387,7 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     sign_in(&browser, &reader);
     // Where they wanted to go.
     browser.text_with("h1", "Link abc");
-    assert!(!browser.has("nav a[href='/console/new']") && !browser.has("[data-act]"));
+    assert!(!browser.has("a[href='/console/new']") && !browser.has("[data-act]"));
     browser.text_with("main", "It needs the scope stats:read.");
     open(&browser, "/console/new", "New link");
     browser.text_with("main", "It needs the scope links:write.");
@@ -361,6 +411,8 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     browser.text_with("h1", "Sign in");
     open(&browser, "/console", "Sign in");
     sign_in(&browser, &stack.sidecar.make_key(&["links:write"]));
+    browser.text_with("h1", "Overview");
+    browser.click("main a[href='/console/new']");
     browser.text_with("h1", "New link");
     browser.click("[data-leave]");
     browser.text_with("h1", "Sign in");

@@ -148,6 +148,7 @@ fn campaigns_are_made_and_lead_elsewhere() {
     browser.fill("#f-parameters-member", "8");
     browser.assert_accessible();
     browser.click("form .main");
+    browser.click("[data-engineers] summary");
     browser.text_with("[data-rule]", "https://shop.example.com/summer/8");
     stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "own"}));
     console.open("/console/links/own/change", "Change link own");
@@ -212,7 +213,7 @@ fn a_file_becomes_links_of_a_campaign() {
         let rest: Vec<&str> = rest.expect("the row as it was sent").split(',').collect();
         if is_wrong {
             assert_eq!(rest[..3], ["", "", "422"], "{line}");
-            assert_eq!(rest[3], "parameters.member is required by the campaign");
+            assert_eq!(rest[3], "Member is required by the campaign");
         } else {
             assert!(rest[0].ends_with(&format!("/{}", rest[1])), "{line}");
             assert_eq!(rest[2..], ["201", ""], "{line}");
@@ -227,7 +228,7 @@ fn a_file_becomes_links_of_a_campaign() {
     let errors = console.download("[data-file=errors]", "members-errors.csv");
     let errors: Vec<&str> = errors.trim_end().split("\r\n").skip(1).collect();
     assert_eq!(errors.len(), 10);
-    let last = "r-9017,9019,422,parameters.member is required by the campaign";
+    let last = "r-9017,9019,422,Member is required by the campaign";
     assert!(errors[9].ends_with(last), "{}", errors[9]);
     browser.text_with("[data-errors]", "9,019");
 
@@ -439,7 +440,23 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     browser.run(&tags, &[]);
     browser.text_with("main", "This file was sent before with other columns.");
     browser.assert_accessible();
-    browser.click("[data-other], .row button:not(.main)");
+    browser.click("[data-other], main .row button:not(.main)");
+    // The first sheet of a workbook; its column of URLs is recognised, and named in errors.
+    let workbook = shortlink_tests::workspace().join("tests/data/links.xlsx");
+    console.choose("#upload-file", &workbook);
+    browser.text_with(
+        "main",
+        "The first row leads to https://www.example.com/a?x=1&y=2",
+    );
+    browser.click("[data-send]:not([disabled])");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "3 made, 1 failed, of 4 rows");
+    let errors = browser.text_with("[data-errors]", "Landing page ");
+    // The number of the row in the sheet, which has an empty one.
+    assert!(errors.contains('6'), "{errors}");
+    let list = stack.api("GET", "/v1/links?externalId=13800138000", None);
+    assert_eq!(list.json()["links"][0]["note"], "José, \"J\"");
+    browser.click("[data-other]");
     // As Chinese and Western editions of spreadsheets write them.
     let target = |note: &str| {
         let list = stack.api("GET", "/v1/links", None).json();

@@ -70,7 +70,7 @@ fn visits_appear_while_they_happen_and_can_be_held() {
     // Held: what comes is counted, and shown when one goes on.
     browser.click("[data-pause]");
     scene.tap("plain", "s1.example.com", PREVIEW, 3);
-    browser.text_with("[data-pause]", "Go on (3 new)");
+    browser.text_with("[data-pause]", "Continue (3 new)");
     assert_eq!(count(&browser), 2);
     browser.press("[data-pause]", " ");
     until("they are shown", SOON, || count(&browser) == 5);

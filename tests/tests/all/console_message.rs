@@ -1,5 +1,7 @@
 //! The page that replaces the URLs of a message by short links.
 
+use std::fs;
+
 use serde_json::json;
 use shortlink_tests::browser::Looks;
 use shortlink_tests::console::{Console, copy};
@@ -48,6 +50,26 @@ fn a_message_gets_short_links_and_shows_what_they_save() {
         .api("GET", &format!("/v1/links?campaignId={id}"), None)
         .json();
     assert_eq!(links["links"].as_array().map(Vec::len), Some(1));
+
+    // The recipients of a file.
+    console.open("/console/message", "New message");
+    let path = stack.directory().join("people.csv");
+    fs::write(&path, "Name;Phone;id\nAnn;1;r-1\n;2;r-2\nBob;3;r-3\n").expect("a file");
+    browser.fill("#f-text", "Hi {name}: https://shop.example.com/");
+    console.choose("#recipients-file", &path);
+    browser.text_with("main form", "3 recipients");
+    browser.assert_accessible();
+    browser.click("form .main");
+    browser.text_with("[data-ended]", "2 of 3 messages are finished, 1 failed.");
+    browser.text_with("[data-errors]", "Name needs a value");
+    browser.assert_accessible();
+    let file = console.download("[data-csv]", "people-messages.csv");
+    assert!(
+        file.contains("\r\nAnn,1,r-1,Hi Ann: http://") && !file.contains(",r-2,"),
+        "{file}"
+    );
+    let list = stack.api("GET", "/v1/links?externalId=r-3", None).json();
+    assert_eq!(list["links"].as_array().map(Vec::len), Some(1));
     browser.assert_sound(&[]);
 
     let looks = Looks::phone("zh-CN");

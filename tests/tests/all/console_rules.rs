@@ -25,7 +25,7 @@ fn a_marketer_gives_rules_and_tries_them_as_a_visitor() {
     let browser = &console.browser;
     console.open("/console/new", "New link");
     browser.fill("#f-longUrl", "https://e.example/");
-    browser.click("details:nth-of-type(2) > summary");
+    browser.click("details:nth-of-type(3) > summary");
     browser.click("#f-rules > [data-act=add]");
     assert_eq!(focused(&console, "it.type"), "checkbox");
     browser.click(&format!("{} input", of(0, "device")));

@@ -269,6 +269,7 @@ fn statistics_speak_chinese_and_fit_a_phone() {
     browser.assert_accessible();
     choose_split(&browser, "country");
     assert_eq!(legend(&browser), json!([["奥地利", "13"]]));
+    browser.click("[data-menu]");
     browser.click("[data-language=en]");
     browser.text_with("h1", "Statistics");
     shown(&browser);

@@ -46,7 +46,7 @@ fn a_marketer_compares_variants_and_ends_the_test() {
     // The domain is that of the stack, and no other.
     browser.click("details:nth-of-type(1) > summary");
     browser.fill("#f-domain", "other.example.com");
-    browser.click("details:nth-of-type(3) > summary");
+    browser.click("details:nth-of-type(4) > summary");
     give(browser, 0, "a b", "2", "https://e.example/a");
     give(browser, 1, "b", "", "https://e.example/b");
     browser.assert_accessible();

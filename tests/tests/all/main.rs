@@ -19,6 +19,7 @@ mod console;
 mod console_campaigns;
 mod console_clicks;
 mod console_keys;
+mod console_links;
 mod console_live;
 mod console_message;
 mod console_rules;

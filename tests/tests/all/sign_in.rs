@@ -80,12 +80,12 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     browser.text_with("h1", "Campaigns");
     assert_eq!(browser.path(), "/console/campaigns?state=live");
     browser.text_with(".who b", "Ann Lee");
-    assert!(!browser.has("nav a[href='/console/new']"));
+    assert!(!browser.has(".top a[href='/console/new']"));
     sign_out(&browser);
 
     ann(json!(["staff", "marketing"]));
     sign_in(&browser, "ann");
-    browser.click("nav a[href='/console/new']");
+    browser.click(".top a[href='/console/new']");
     browser.fill("#f-longUrl", "https://example.com/");
     browser.click("form .main");
     let code = made(&browser);

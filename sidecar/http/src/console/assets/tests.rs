@@ -11,14 +11,15 @@ fn file(path: &str) -> &'static File {
 #[test]
 fn all_of_it_is_small_and_of_this_server() {
     let all: usize = ASSETS.files.iter().map(|file| file.gzip.len()).sum();
-    assert!(all < 112 * 1024, "{all} bytes");
+    assert!(all < 140 * 1024, "{all} bytes");
     for (path, bytes) in all_files(&FILES) {
         // Every file of the folder is embedded, so no other kind may lie there.
         assert_ne!(media_type(path), "application/octet-stream", "{path}");
         let text = std::str::from_utf8(bytes).expect("text");
         let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
-        // The only text with "https:" is the placeholder of a target.
+        // The only texts with "https:" are the placeholder of a target, and its completion.
         let elsewhere = elsewhere.replace("placeholder: 'https://'", "");
+        let elsewhere = elsewhere.replace("`https://${made.value.trim()}`", "");
         let is_text = path == "texts/en.json" || path == "texts/zh.json";
         assert!(is_text || !elsewhere.contains("://"), "{path}");
         assert!(!text.contains("innerHTML"), "{path}");
