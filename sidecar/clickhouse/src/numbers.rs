@@ -1,4 +1,4 @@
-//! Where the visits of a link are among all numbers.
+//! The numbers among which the visits of a link are.
 //!
 //! Visits are sorted by their numbers, so that those of one link are anywhere. The filter by code is read as a whole for each
 //! question, and grows with the table; the counts of a link are found at once, and name its batches.
@@ -34,7 +34,7 @@ impl Numbers {
         Self(joined)
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -52,7 +52,7 @@ impl Numbers {
         condition
     }
 
-    /// What stands behind a statement that reads them.
+    /// The settings behind a statement that reads them.
     pub(crate) fn settings(&self) -> &'static str {
         let lengths = self
             .0

@@ -1,8 +1,8 @@
-//! Which numbers the visits of a batch have, for those that are in ClickHouse.
+//! The numbers of the visits of a batch, for visits in ClickHouse.
 //!
 //! Numbers rise with batches. `visit_marks` therefore has a row only once in [`DISTANCE`] numbers: a batch and its first
-//! number. The visits of a batch are between the numbers of the marks around it. What no mark precedes is before the first
-//! one; what a replica does not know yet is behind its last one.
+//! number. The visits of a batch are between the numbers of the marks around it: before the first mark if none precedes the
+//! batch, and behind the last one if none follows, as on a replica that lags behind.
 
 use shortlink_clickhouse::{ClickHouse, Numbers};
 use shortlink_core::ports::StoreError;
@@ -14,10 +14,10 @@ use crate::db::Db;
 use crate::sql::{sql, table};
 use crate::value::{Row, args};
 
-/// The least distance of the numbers of two marks: what ClickHouse reads together.
+/// The least distance of the numbers of two marks: ClickHouse reads as many visits together.
 const DISTANCE: i64 = 8192;
 
-/// The batches of a link that are looked up; earlier ones are looked for everywhere before them.
+/// The batches of a link that are looked up; the visits of earlier ones may have any number before those.
 const MOST_BATCHES: usize = 64;
 
 /// Notes the first number of a batch, if it is far enough behind the last one that was noted.
