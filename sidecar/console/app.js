@@ -48,8 +48,8 @@ let leaving = new AbortController();
 
 /** The context of every page. */
 const context = {
-  /** True if the API key has a scope. */
-  may: (scope) => session.scopes.includes(scope) || session.scopes.includes('admin'),
+  /** True if the API key has a scope. A page that is still being made after the end of its session may nothing. */
+  may: (scope) => Boolean(session?.scopes.includes(scope) || session?.scopes.includes('admin')),
   /** Navigates to another page. */
   go: (path) => {
     history.pushState(null, '', ROOT + path);
@@ -58,7 +58,7 @@ const context = {
   /** Reloads this page. */
   again: () => show(),
   /** The id of the API key of the session. */
-  keyId: () => session.keyId,
+  keyId: () => session?.keyId,
   /** The address of a page. */
   at: (path) => ROOT + path,
 };
