@@ -129,6 +129,8 @@ async function token(self, nonce) {
     iat: fault === 'old' ? now - 3600 : fault === 'future' ? now + 600 : now,
     exp: fault === 'expired' ? now - 120 : now + 600,
   };
+  // As some providers write them.
+  if (fault === 'texts') Object.assign(claims, { updated_at: '2026-01-01T00:00:00.000Z', email_verified: 'true' });
   if (fault === 'skewed') Object.assign(claims, { iat: now - 30, exp: now - 20 });
   if (fault === 'audiences') claims.aud = [client.id, 'another'];
   if (fault === 'party') claims.azp = 'another';

@@ -101,11 +101,16 @@ pub struct Judged {
 }
 
 impl RoleRules {
+    /// Reports whether a group has a role.
+    pub fn give(&self, role: Role) -> bool {
+        self.roles.iter().any(|it| it.role == role)
+    }
+
     /// Finds the role. The claim `email` counts only if the provider says that it has verified the address: at some
     /// providers, users enter any.
     pub fn judge(&self, identity: &Identity) -> Judged {
         let is_verified = identity.claims.get("email_verified") == Some(&Value::Bool(true));
-        let claim = find(&identity.claims, &self.claim);
+        let claim = find_claim(&identity.claims, &self.claim);
         let claim = claim.filter(|_| self.claim != "email" || is_verified);
         let groups = claim.and_then(texts);
         let given = groups.iter().flatten().flat_map(|group| {
@@ -120,14 +125,14 @@ impl RoleRules {
 }
 
 /// Finds a claim by its whole name first, which may contain dots as URLs do, then step by step.
-fn find<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(claim) = claims.get(name) {
         return Some(claim);
     }
     let dots = name.match_indices('.').map(|(place, _)| place);
     dots.into_iter().find_map(|dot| {
         let inner = claims.get(&name[..dot])?.as_object()?;
-        find(inner, &name[dot + 1..])
+        find_claim(inner, &name[dot + 1..])
     })
 }
 

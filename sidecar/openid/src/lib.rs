@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shortlink_core::causes::causes;
 use shortlink_core::clock::Clock;
-use shortlink_core::sign_in::{Identity, Provider, ProviderError, Started};
+use shortlink_core::sign_in::{Identity, Provider, ProviderError, Started, find_claim};
 use url::Url;
 
 use http::HttpClient;
@@ -226,7 +226,7 @@ impl OpenId {
         client: &OpenIdClient,
         token: &Token,
         nonce: &Nonce,
-    ) -> Result<Option<(SubjectIdentifier, String, Map<String, Value>)>, ProviderError> {
+    ) -> Result<Option<(SubjectIdentifier, Identity)>, ProviderError> {
         let now = self.clock.now();
         let earliest = DateTime::from_timestamp(now.as_second() - LEEWAY.as_secs(), 0);
         let earliest = earliest.unwrap_or(DateTime::<Utc>::MAX_UTC);
@@ -260,8 +260,12 @@ impl OpenId {
         if text.is_empty() || text.len() > LONGEST_SUBJECT || text.contains(char::is_control) {
             return Err(ProviderError::Token("its subject is no name".to_owned()));
         }
-        let issuer = claims.issuer().as_str().to_owned();
-        Ok(Some((subject.clone(), issuer, members(claims)?)))
+        let identity = Identity {
+            issuer: claims.issuer().as_str().to_owned(),
+            subject: text.to_owned(),
+            claims: members(claims)?,
+        };
+        Ok(Some((subject.clone(), identity)))
     }
 
     /// Asks the provider for the claims that the identity token lacks.
@@ -331,20 +335,24 @@ impl Provider for OpenId {
             found = self.claims(&client, token, &nonce)?;
         }
         let unknown = || ProviderError::Token("it is signed with an unknown key".to_owned());
-        let (subject, issuer, mut claims) = found.ok_or_else(unknown)?;
-        let wanted = [&*self.options.claim, "name", "email"];
-        if wanted.iter().any(|claim| !claims.contains_key(*claim)) {
+        let (subject, mut identity) = found.ok_or_else(unknown)?;
+        let claims = &mut identity.claims;
+        let has_groups = find_claim(claims, &self.options.claim).is_some();
+        if !has_groups || ["name", "email"].iter().any(|it| !claims.contains_key(*it)) {
             let token = answer.access_token().clone();
-            for (name, value) in self.more_claims(&client, token, subject.clone()).await? {
+            let more = match self.more_claims(&client, token, subject).await {
+                Err(error) if has_groups => {
+                    tracing::warn!(%error, "the provider did not send more claims of a person");
+                    Map::new()
+                }
+                more => more?,
+            };
+            for (name, value) in more {
                 // The signed ones count.
                 claims.entry(name).or_insert(value);
             }
         }
-        Ok(Identity {
-            issuer,
-            subject: subject.to_string(),
-            claims,
-        })
+        Ok(identity)
     }
 
     async fn sign_out(&self) -> Result<Option<String>, ProviderError> {

@@ -20,9 +20,10 @@ use jiff::Timestamp;
 pub use limiter::{ChargeError, RateState};
 use lru::LruCache;
 use parking_lot::Mutex;
-use shortlink_core::api_key::{ApiKey, PresentedKey};
+use shortlink_core::api_key::{ApiKey, Person, PresentedKey};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::StoreError;
+use shortlink_core::sign_in::RoleRules;
 use shortlink_store::Store;
 
 use limiter::Limiter;
@@ -38,7 +39,26 @@ const MOST_KEYS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 pub struct Access {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
+    people: Option<PeopleRules>,
     cache: Mutex<Cache>,
+}
+
+/// The people whose sessions are valid: those whom the provider of now has signed in, with a role that it can give now.
+#[derive(Clone, Debug)]
+pub struct PeopleRules {
+    /// The provider.
+    pub issuer: String,
+    /// The roles that it gives.
+    pub roles: RoleRules,
+}
+
+impl PeopleRules {
+    fn admit(&self, person: &Person) -> bool {
+        // Providers and operators write the address of a host with and without its path.
+        let issuer = |text: &str| text.trim_end_matches('/').to_owned();
+        let has_role = person.role.is_some_and(|role| self.roles.give(role));
+        has_role && issuer(&person.issuer) == issuer(&self.issuer)
+    }
 }
 
 /// The proof of a caller.
@@ -114,8 +134,14 @@ impl Access {
         Self {
             store,
             clock,
+            people: None,
             cache: Mutex::new(Cache::new()),
         }
+    }
+
+    /// Recognises people as well.
+    pub fn with_people(self, people: Option<PeopleRules>) -> Self {
+        Self { people, ..self }
     }
 
     /// Recognises an API key or a person; `None` when it is unknown, revoked, blocked or expired, or its secret is
@@ -126,7 +152,11 @@ impl Access {
     pub async fn recognise(&self, credentials: &Credentials) -> Result<Option<Caller>, StoreError> {
         let caller = self.find(credentials.id()).await?;
         let now = self.clock.now();
-        Ok(caller.filter(|caller| credentials.are_of(caller.key(), now)))
+        let admits = |person: &Person| self.people.as_ref().is_some_and(|it| it.admit(person));
+        Ok(caller.filter(|caller| {
+            let person = caller.key().person.as_deref();
+            credentials.are_of(caller.key(), now) && person.is_none_or(admits)
+        }))
     }
 
     /// Invalidates the cache entry of a key that has changed.

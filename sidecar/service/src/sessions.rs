@@ -186,7 +186,7 @@ impl Sessions {
         if now.duration_since(found.used_at) >= USE_INTERVAL
             && let Err(error) = self.store.use_people_session(&id, now).await
         {
-            // A database that takes no changes ends no session.
+            // While the database takes no changes, sessions last until their last recorded use is too long ago.
             let error = &error as &dyn std::error::Error;
             tracing::debug!(error, "the use of a session was not recorded");
         }

@@ -24,12 +24,16 @@ pub(super) enum PeopleCommand {
         #[arg(long)]
         json: bool,
     },
-    /// End all sessions of a person, who may sign in again.
+    /// End all sessions of a person, or of all people, who may sign in again.
     ///
     /// Running sidecars reject the sessions at once.
     EndSessions {
         /// Id of the person, as shown by `people list`.
-        id: String,
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+        /// End the sessions of all people.
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
     },
     /// Block a person: end their sessions, and refuse their sign-ins.
     ///
@@ -62,10 +66,18 @@ impl PeopleCommand {
                     table(&people)
                 });
             }
-            Self::EndSessions { id } => {
+            Self::EndSessions { id: Some(id), .. } => {
                 let ended = keys.end_sessions(&actor, &id).await?;
                 let ended = ended.with_context(|| no_such_person(&id))?;
                 format!("{ended} sessions of person {id} are ended")
+            }
+            Self::EndSessions { id: None, .. } => {
+                let mut ended = 0;
+                for person in all(&keys, true).await? {
+                    let of_person = keys.end_sessions(&actor, &person.id).await?;
+                    ended += of_person.unwrap_or_default();
+                }
+                format!("{ended} sessions of all people are ended")
             }
             Self::Block { id } => {
                 let blocked = keys.block(&actor, &id).await?;

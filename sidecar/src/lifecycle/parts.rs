@@ -14,7 +14,7 @@ use shortlink_enrich::geo::Geo;
 use shortlink_http::{AnswerCounters, App, ConversionCounters, OpenId, Requests, SignInCounters};
 use shortlink_openid::OpenId as OpenIdProvider;
 use shortlink_publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
-use shortlink_service::access::{Access, Attempts};
+use shortlink_service::access::{Access, Attempts, PeopleRules};
 use shortlink_service::campaigns::Campaigns;
 use shortlink_service::clicks::ClickIdMaker;
 use shortlink_service::codes::hash::HashedCodes;
@@ -195,7 +195,13 @@ impl Parts {
         let Config { codes, links, .. } = &self.config;
         let (store, clock) = (|| Arc::clone(&self.store), || Arc::clone(&self.clock));
         let listings = || self.listings_store.clone().unwrap_or_else(store);
-        let access = Arc::new(Access::new(store(), clock()));
+        let people = self.config.sign_in.openid.as_ref();
+        let people = people.map(|openid| PeopleRules {
+            issuer: openid.options.issuer.to_string(),
+            roles: openid.rules.clone(),
+        });
+        let access = Access::new(store(), clock()).with_people(people);
+        let access = Arc::new(access);
         Ok(App {
             links: Links {
                 store: store(),

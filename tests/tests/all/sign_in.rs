@@ -237,6 +237,7 @@ fn no_forged_token_and_no_foreign_return_lets_anybody_in() {
     for (fault, reason) in [
         ("", None),
         ("skewed", None),
+        ("texts", None),
         ("signature", Some("token")),
         ("key", Some("token")),
         ("audience", Some("token")),

@@ -33,9 +33,11 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 const STARTED: &str = "console sign-in 1";
 const FAULT: &str = "console sign-in fault 1";
 
-/// The most groups that the sign-in page shows, and the most characters of one.
+/// The most groups that the sign-in page shows, the most characters of one, and the most bytes of all: browsers keep cookies
+/// of 4 KB.
 const MOST_GROUPS: usize = 20;
 const LONGEST_GROUP: usize = 60;
+const MOST_BYTES_OF_GROUPS: usize = 2000;
 
 /// The most bytes of the page to return to.
 const LONGEST_PAGE: usize = 1000;
@@ -118,6 +120,11 @@ pub(super) async fn start(
     let Some(openid) = &app.openid else {
         return to_console("");
     };
+    // Another site could use up the attempts of the address.
+    let site = headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return to_console("");
+    }
     let address = client(&headers);
     if app.sign_ins.take(address).is_err() {
         tracing::debug!(address, "a sign-in was refused: there were too many");
@@ -283,11 +290,14 @@ fn provider_failed(app: &App, headers: &HeaderMap, error: &ProviderError) -> Res
 fn failed(app: &App, headers: &HeaderMap, outcome: Outcome, groups: Vec<String>) -> Response {
     app.sign_in_counters.count(Kind::Person, outcome);
     let groups = groups.into_iter().take(MOST_GROUPS);
+    let groups = groups.map(|it| it.chars().take(LONGEST_GROUP).collect::<String>());
+    let groups = groups.scan(0, |bytes, group| {
+        *bytes += group.len();
+        (*bytes <= MOST_BYTES_OF_GROUPS).then_some(group)
+    });
     let fault = Fault {
         reason: outcome.name().to_owned(),
-        groups: groups
-            .map(|it| it.chars().take(LONGEST_GROUP).collect())
-            .collect(),
+        groups: groups.collect(),
     };
     let text = serde_json::to_string(&fault).unwrap_or_default();
     let sealed = app.sessions.seal(FAULT, &text).unwrap_or_default();

@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use shortlink_core::api_key::{ApiKey, Person, Role};
+use shortlink_core::api_key::{ApiKey, Person, Role, Scope};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::ports::{KeyEdit, KeyToEdit, NewSession, SignIn, StoreError};
 use shortlink_core::sign_in::{Identity, Judged};
 
-use super::rules::{changed_to, may_touch};
+use super::rules::{changed_to, may_grant, may_touch};
 use super::{Actor, KeyError, Keys};
 use crate::sessions::Sessions;
 
@@ -83,7 +83,7 @@ impl Keys {
         self.set_blocked(actor, id, Some(self.clock.now())).await
     }
 
-    /// Ends the block of a person, who may sign in again. `None` when the id is that of no person.
+    /// Ends the block of a person, who may sign in again; only for those with the scope `admin`. `None` when the id is that of no person.
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
@@ -100,6 +100,10 @@ impl Keys {
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = move |KeyToEdit { key, .. }| {
             may_touch(&actor, &key)?;
+            if blocked_at.is_none() {
+                // Whoever is blocked could do it with an API key of their own.
+                may_grant(&actor, &[Scope::Admin])?;
+            }
             if key.revoked_at.is_some() == blocked_at.is_some() {
                 return Ok(KeyEdit::Unchanged(Box::new(key)));
             }

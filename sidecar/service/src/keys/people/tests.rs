@@ -3,14 +3,14 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use shortlink_core::api_key::Scope;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::ports::AuditListing;
+use shortlink_core::sign_in::{RoleOfGroup, RoleRules};
 use shortlink_core::testing::ManualClock;
 use shortlink_store::testing::TemporaryStore;
 
 use super::*;
-use crate::access::{Access, Caller};
+use crate::access::{Access, Caller, PeopleRules};
 use crate::sessions::PeopleLimits;
 
 const LIFE: SignedDuration = SignedDuration::from_hours(12);
@@ -24,12 +24,27 @@ struct Fixture {
     sessions: Sessions,
 }
 
+/// People of a provider with some roles.
+fn people(roles: &[Role]) -> PeopleRules {
+    let roles = roles.iter().map(|role| RoleOfGroup {
+        group: role.name().to_owned(),
+        role: *role,
+    });
+    PeopleRules {
+        issuer: "https://id.example.com/".to_owned(),
+        roles: RoleRules {
+            claim: "groups".to_owned(),
+            roles: roles.collect(),
+        },
+    }
+}
+
 impl Fixture {
     async fn new() -> Self {
         let kept = TemporaryStore::new().await;
         let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
         let access = Access::new(Arc::clone(&kept.store), Arc::clone(&clock) as _);
-        let access = Arc::new(access);
+        let access = Arc::new(access.with_people(Some(people(&Role::ALL))));
         let rng = StdRng::seed_from_u64;
         let keys = Keys::new(
             Arc::clone(&kept.store),
@@ -184,4 +199,42 @@ async fn a_block_ends_sessions_and_refuses_sign_ins_until_it_ends() {
         marks.contains(&&***it)
     });
     assert_eq!(of_operator.count(), 3);
+}
+
+#[tokio::test]
+async fn sessions_are_of_the_provider_and_the_roles_of_now() {
+    let fixture = Fixture::new().await;
+    let token = fixture.enter(Some(Role::Admin)).await.expect("a session");
+    assert!(fixture.caller(&token).await.is_some());
+    let of_another = PeopleRules {
+        issuer: "https://id.example.org".to_owned(),
+        ..people(&Role::ALL)
+    };
+    for rules in [None, Some(of_another), Some(people(&[Role::Viewer]))] {
+        let access = Access::new(
+            Arc::clone(&fixture.kept.store),
+            Arc::clone(&fixture.clock) as _,
+        );
+        let access = access.with_people(rules);
+        let session = fixture.sessions.find(&token).await.expect("a store");
+        let session = session.expect("a session that has not ended");
+        let caller = access.recognise(&session.credentials).await;
+        assert!(caller.expect("a store").is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_manages_people_ends_no_block() {
+    let fixture = Fixture::new().await;
+    let token = fixture
+        .enter(Some(Role::Operator))
+        .await
+        .expect("a session");
+    let caller = fixture.caller(&token).await.expect("a person");
+    let (keys, id) = (&fixture.keys, caller.key().id.clone());
+    keys.block(&Actor::Key(caller.clone()), &id)
+        .await
+        .expect("a manager of keys may block");
+    let refused = keys.unblock(&Actor::Key(caller), &id).await;
+    assert!(matches!(refused, Err(KeyError::Refused(_))));
 }
