@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    fn identity(claims: Value) -> Identity {
+    fn identity(claims: &Value) -> Identity {
         Identity {
             issuer: "https://id.example.com".to_owned(),
             subject: "7".to_owned(),
@@ -250,7 +250,7 @@ mod tests {
                 Some(1),
             ),
         ] {
-            let judged = rules(claim).judge(&identity(claims.clone()));
+            let judged = rules(claim).judge(&identity(&claims));
             assert_eq!(judged.role, role, "{claim} {claims}");
             assert_eq!(judged.groups.map(|it| it.len()), groups, "{claim} {claims}");
         }
@@ -269,7 +269,7 @@ mod tests {
             (json!(false), None),
         ] {
             let claims = json!({"email": "ann@example.com", "email_verified": is_verified});
-            assert_eq!(rules.judge(&identity(claims)).role, role, "{is_verified}");
+            assert_eq!(rules.judge(&identity(&claims)).role, role, "{is_verified}");
         }
     }
 
@@ -281,9 +281,9 @@ mod tests {
             (json!({"name": 1, "email": "a@b"}), "a@b"),
             (json!({}), "7"),
         ] {
-            assert_eq!(identity(claims).name(), name);
+            assert_eq!(identity(&claims).name(), name);
         }
-        let long = identity(json!({"name": "é".repeat(300)}));
+        let long = identity(&json!({"name": "é".repeat(300)}));
         assert_eq!(crate::api_key::parse_name(&long.name()), Ok(long.name()));
     }
 

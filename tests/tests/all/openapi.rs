@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use shortlink_tests::contract::Contract;
 use shortlink_tests::http::{self, Connection, Response};
+use shortlink_tests::openid::{OpenIdProvider, Person};
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::wait::{SOON, until};
@@ -286,6 +287,7 @@ fn every_operation_succeeds(mut world: World) {
     world.ask("DELETE /v1/links/{code}", &link, None, 200);
     world.ask("DELETE /v1/campaigns/{id}", &campaign, None, 200);
 
+    people(&mut world);
     webhooks(&mut world);
     let new = world.examples("post", "/v1/keys").remove(0);
     let made = world
@@ -311,6 +313,20 @@ fn every_operation_succeeds(mut world: World) {
         "DELETE /v1/visits: 202",
     ];
     assert_eq!(unseen, slow, "no real answer was compared");
+}
+
+/// Has a person sign in, and does everything with them.
+fn people(world: &mut World) {
+    let provider = OpenIdProvider::of(&mut world.stack, OpenIdProvider::forger);
+    let port = world.stack.sidecar.port;
+    assert_eq!(Person::new().enter(port, &provider), None);
+    let page = world.ask("GET /v1/people", "/v1/people?limit=1", None, 200);
+    let path = format!("/v1/people/{}", text(&page.json()["people"][0], "id"));
+    world.ask("GET /v1/people/{id}", &path, None, 200);
+    for action in ["end-sessions", "block", "unblock"] {
+        let operation = format!("POST /v1/people/{{id}}/{action}");
+        world.ask(&operation, &format!("{path}/{action}"), None, 200);
+    }
 }
 
 /// Creates a webhook, and does everything with it.

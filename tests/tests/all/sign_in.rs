@@ -1,40 +1,15 @@
 //! People sign in to the console at a provider of OpenID Connect.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use serde_json::{Value, json};
 use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::console::{Console, made};
-use shortlink_tests::http::{self, Response};
-use shortlink_tests::openid::OpenIdProvider;
+use shortlink_tests::http;
+use shortlink_tests::openid::{OpenIdProvider, Person};
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::sidecar::api;
 use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::wait::{SOON, until};
-
-/// Has people sign in to a stack at the provider's issuer or its forger.
-fn with_provider(
-    mut stack: Stack,
-    issuer: impl Fn(&OpenIdProvider) -> String,
-) -> (Stack, OpenIdProvider) {
-    let console = format!("http://127.0.0.1:{}", stack.nginx.internal_port);
-    let provider = OpenIdProvider::start(stack.directory(), console.clone());
-    let secret = stack.directory().join("client-secret");
-    std::fs::write(&secret, "the secret of the client\n").expect("a file");
-    let settings = format!(
-        "[sign_in]\nissuer = \"{}\"\nclient_id = \"shortlink\"\nclient_secret_file = \"{}\"\n\
-         console_url = \"{console}\"\nname = \"Example\"\n\
-         roles = [\"staff=viewer\", \"marketing=marketer\", \"admins=admin\"]\n[redis]",
-        issuer(&provider),
-        secret.display()
-    );
-    stack.sidecar.edit_config("[redis]", &settings);
-    stack.sidecar.stop();
-    stack.sidecar.start_again();
-    (stack, provider)
-}
 
 fn browser(stack: &Stack) -> Browser {
     let directory = stack.directory().join(format!("browser-{}", ports::free()));
@@ -57,7 +32,8 @@ fn sign_out(browser: &Browser) {
 
 #[test]
 fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
-    let (stack, provider) = with_provider(Stack::start(), OpenIdProvider::issuer);
+    let mut stack = Stack::start();
+    let provider = OpenIdProvider::of(&mut stack, OpenIdProvider::issuer);
     let ann = |groups: Value| {
         provider.set_people(&json!({"ann": {
             "name": "Ann Lee", "email": "ann@example.com", "email_verified": true, "groups": groups,
@@ -147,92 +123,10 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     assert!(!browser.has("[data-reason]"), "a fault is shown once");
 }
 
-/// A browser without pages: the cookies of a host.
-struct Visitor {
-    cookies: HashMap<String, String>,
-    address: String,
-}
-
-impl Visitor {
-    /// A visitor with an address of its own.
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self {
-            cookies: HashMap::new(),
-            address: format!("192.0.2.{number}"),
-        }
-    }
-
-    fn send(&mut self, port: u16, method: &str, path: &str) -> Response {
-        let cookies = self
-            .cookies
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        let cookies = cookies.collect::<Vec<_>>().join("; ");
-        let headers = [
-            ("Cookie", &*cookies),
-            ("X-Real-IP", &self.address),
-            ("X-Shortlink-Console", "1"),
-        ];
-        let answer = http::send(port, method, path, &headers);
-        for cookie in answer.all("Set-Cookie") {
-            assert!(cookie.contains("; HttpOnly; SameSite="), "{cookie}");
-            let (name, rest) = cookie.split_once('=').expect("a cookie");
-            let value = rest.split(';').next().unwrap_or_default();
-            match value {
-                "" => self.cookies.remove(name),
-                value => self.cookies.insert(name.to_owned(), value.to_owned()),
-            };
-        }
-        answer
-    }
-
-    /// Goes to the provider; returns the path to which that leads back.
-    fn leave_for(&mut self, port: u16, provider: &OpenIdProvider) -> String {
-        let started = self.send(port, "GET", "/console/sign-in/start?return=/links");
-        assert_eq!(started.status, 303);
-        let to = started.location().expect("an address");
-        let path = to.strip_prefix(&provider.issuer()).expect("the provider");
-        let back = http::get(provider.port, path);
-        let back = back.location().expect("an address").to_owned();
-        let path = back.find("/console/").expect("a path of the console");
-        back[path..].to_owned()
-    }
-
-    /// Signs in; returns the reason for which that failed.
-    fn enter(&mut self, port: u16, provider: &OpenIdProvider) -> Option<String> {
-        let back = self.leave_for(port, provider);
-        self.return_by(port, &back)
-    }
-
-    /// Returns from the provider; returns the reason for which the sign-in failed.
-    fn return_by(&mut self, port: u16, path: &str) -> Option<String> {
-        let returned = self.send(port, "GET", path);
-        assert_eq!(returned.status, 303);
-        let is_in = self.session(port).is_some();
-        let to = if is_in { "/console/links" } else { "/console" };
-        assert_eq!(returned.location(), Some(to));
-        let fault = self.reason(port);
-        assert_eq!(is_in, fault.is_none(), "{fault:?}");
-        fault
-    }
-
-    /// The reason that the sign-in page shows.
-    fn reason(&mut self, port: u16) -> Option<String> {
-        let ways = self.send(port, "GET", "/console/sign-in/ways").json();
-        Some(ways["fault"]["reason"].as_str()?.to_owned())
-    }
-
-    fn session(&mut self, port: u16) -> Option<Value> {
-        let answer = self.send(port, "GET", "/console/session");
-        (answer.status == 200).then(|| answer.json())
-    }
-}
-
 #[test]
 fn no_forged_token_and_no_foreign_return_lets_anybody_in() {
-    let (stack, mut provider) = with_provider(Stack::start(), OpenIdProvider::forger);
+    let mut stack = Stack::start();
+    let mut provider = OpenIdProvider::of(&mut stack, OpenIdProvider::forger);
     let port = stack.sidecar.port;
     for (fault, reason) in [
         ("", None),
@@ -253,34 +147,34 @@ fn no_forged_token_and_no_foreign_return_lets_anybody_in() {
         ("groupless", Some("no-groups")),
     ] {
         provider.set_fault(fault);
-        let entered = Visitor::new().enter(port, &provider);
+        let entered = Person::new().enter(port, &provider);
         assert_eq!(entered.as_deref(), reason, "{fault}");
     }
     provider.set_fault("");
 
     // The return of another sign-in, of none, and the same once more.
-    let (mut one, mut other) = (Visitor::new(), Visitor::new());
+    let (mut one, mut other) = (Person::new(), Person::new());
     let back = one.leave_for(port, &provider);
     other.leave_for(port, &provider);
     assert_eq!(other.return_by(port, &back).as_deref(), Some("state"));
     assert_eq!(
-        Visitor::new().return_by(port, &back).as_deref(),
+        Person::new().return_by(port, &back).as_deref(),
         Some("state")
     );
     let cookies = one.cookies.clone();
     assert_eq!(one.return_by(port, &back), None);
-    let mut again = Visitor::new();
+    let mut again = Person::new();
     again.cookies = cookies;
     let reason = again.return_by(port, &back);
     assert_eq!(reason.as_deref(), Some("provider-refused"));
     let (mut visitor, path) = (
-        Visitor::new(),
+        Person::new(),
         "/console/sign-in/callback?error=access_denied",
     );
     assert_eq!(visitor.return_by(port, path).as_deref(), Some("state"));
 
     // The provider is killed, and comes back with other keys.
-    let mut visitor = Visitor::new();
+    let mut visitor = Person::new();
     let back = visitor.leave_for(port, &provider);
     provider.kill();
     let reason = visitor.return_by(port, &back);
@@ -294,10 +188,10 @@ fn no_forged_token_and_no_foreign_return_lets_anybody_in() {
     let answer = http::try_send(port, "POST", &key).expect("an answer");
     assert_eq!(answer.status, 201);
     provider.start_again();
-    assert_eq!(Visitor::new().enter(port, &provider), None);
+    assert_eq!(Person::new().enter(port, &provider), None);
 
     // One address has ten attempts.
-    let mut visitor = Visitor::new();
+    let mut visitor = Person::new();
     for _ in 0..10 {
         visitor.send(port, "GET", "/console/sign-in/start");
     }
@@ -316,12 +210,13 @@ fn no_forged_token_and_no_foreign_return_lets_anybody_in() {
 fn the_operator_ends_sessions_and_blocks_people_at_every_sidecar() {
     let directory = directory();
     let postgres = Postgres::start(&directory.path().join("postgres"));
-    let (stack, provider) = with_provider(Stack::on(&postgres), OpenIdProvider::forger);
+    let mut stack = Stack::on(&postgres);
+    let provider = OpenIdProvider::of(&mut stack, OpenIdProvider::forger);
     let beside = stack.sidecar.start_beside(ports::free());
     let ports = [stack.sidecar.port, beside.port];
     let cli = |arguments: &[&str]| stack.sidecar.run_ok(&[&["people"], arguments].concat());
     // The provider leads back to another sidecar.
-    let mut visitor = Visitor::new();
+    let mut visitor = Person::new();
     let back = visitor.leave_for(ports[0], &provider);
     assert_eq!(visitor.return_by(ports[1], &back), None);
     let session = visitor.session(ports[0]).expect("a session");
