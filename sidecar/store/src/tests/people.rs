@@ -104,7 +104,10 @@ async fn a_person_is_stored_once_and_is_no_key_of_the_listing(fixture: Fixture) 
     let found = fixture.store.find_key(&ann.id).await.expect("a store");
     assert_eq!(found.as_ref(), Some(&changed));
     sign_in(&fixture, &person(4, "bob", None), None).await;
-    assert_eq!(listed(&fixture, false).await, std::slice::from_ref(&program.id));
+    assert_eq!(
+        listed(&fixture, false).await,
+        std::slice::from_ref(&program.id)
+    );
     assert_eq!(listed(&fixture, true).await.len(), 2);
     let store = &fixture.store;
     let names = store
