@@ -50,7 +50,7 @@ operations! {
         .problems([KeyRefusal::Scope(Scope::Admin).into()])
     }
     post "/v1/people/{id}/unblock", "unblockPerson", "Ends the block of a person", unblock {
-        .text("Needs the scope admin: whoever is blocked may have made an API key.")
+        .text("Needs the scope admin: a blocked person may have made an API key.")
         .answers::<PersonBody>(200, "The person after the change.")
         .problems([KeyRefusal::Scope(Scope::Admin).into()])
     }

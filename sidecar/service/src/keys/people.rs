@@ -101,7 +101,7 @@ impl Keys {
         let editor = move |KeyToEdit { key, .. }| {
             may_touch(&actor, &key)?;
             if blocked_at.is_none() {
-                // Whoever is blocked could do it with an API key of their own.
+                // A blocked person could do it with an API key of their own.
                 may_grant(&actor, &[Scope::Admin])?;
             }
             if key.revoked_at.is_some() == blocked_at.is_some() {
