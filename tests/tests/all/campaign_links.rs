@@ -219,7 +219,13 @@ fn links_are_taken_elsewhere_with_their_campaigns_or_without() {
             );
             for link in [&mut here, &mut there] {
                 let members = link.as_object_mut().expect("a link");
-                for own in ["createdBy", "shortUrl", "uploadId", "visits"] {
+                for own in [
+                    "createdBy",
+                    "createdByName",
+                    "shortUrl",
+                    "uploadId",
+                    "visits",
+                ] {
                     members.remove(own);
                 }
             }

@@ -8,11 +8,9 @@ use shortlink_openid::OpenId;
 use super::Finding;
 use crate::config::Config;
 
-/// The name of the check.
-const CHECK: &str = "sign-in";
-
 /// Asks the provider for its description; none without a provider.
 pub(super) async fn examine(config: &Config) -> Option<Finding> {
+    let check = "sign-in";
     let settings = config.sign_in.openid.as_ref()?;
     let options = settings.options.clone();
     let (issuer, redirect) = (options.issuer.clone(), options.redirect_url.clone());
@@ -22,11 +20,11 @@ pub(super) async fn examine(config: &Config) -> Option<Finding> {
     };
     Some(match asked {
         Ok(()) => Finding::ok(
-            CHECK,
+            check,
             format!("{issuer} responds; its client needs the redirect URI {redirect}"),
         ),
         Err(error) => Finding::fail(
-            CHECK,
+            check,
             error,
             "see that sign_in.issuer is the issuer exactly as the provider's discovery document has it, and that it \
              can be reached from here; meanwhile, sign in with an API key",
