@@ -47,10 +47,7 @@ impl PersonBody {
             email: person.email.clone(),
             role: person.role.map(Role::name),
             scopes: key.scopes.clone(),
-            state: match key.revoked_at {
-                Some(_) => "blocked",
-                None => "active",
-            },
+            state: key.person_state().name(),
             sessions: None,
             issuer: person.issuer.clone(),
             subject: person.subject.clone(),

@@ -120,7 +120,7 @@ word! {
 
 word! {
     /// State of a person. One that is `blocked` cannot sign in.
-    pub PersonState: one_of(["active", "blocked"])
+    pub PersonState: one_of(api_key::PersonState::ALL.map(api_key::PersonState::name))
 }
 
 word! {

@@ -78,6 +78,9 @@ impl ClickHouse {
         listing: &VisitListing,
         among: Option<&Numbers>,
     ) -> Result<Listed<KeptVisit>, Fault> {
+        if among.is_some_and(Numbers::is_empty) {
+            return Ok(Listed::default());
+        }
         let time = (
             listing
                 .since

@@ -163,6 +163,9 @@ impl ClickHouse {
         hours: (i64, i64),
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, Fault> {
+        if among.is_empty() {
+            return Ok(Vec::new());
+        }
         let column = column(dimension);
         let query = format!(
             "SELECT 0::Int64 AS begin, toString({column}) AS value, toString(class) AS class, \
@@ -196,7 +199,7 @@ impl ClickHouse {
         values: &[String],
         by: Intervals,
     ) -> Result<Vec<ValueTimeCount>, Fault> {
-        if values.is_empty() {
+        if values.is_empty() || among.is_empty() {
             return Ok(Vec::new());
         }
         let (length, ahead) = (by.length.count(), by.ahead);
@@ -233,6 +236,9 @@ impl ClickHouse {
         among: &Numbers,
         hours: (i64, i64),
     ) -> Result<Vec<DayVisitors>, Fault> {
+        if among.is_empty() {
+            return Ok(Vec::new());
+        }
         let query = format!(
             "SELECT intDiv(toUnixTimestamp64Milli(at), 86400000) AS day, \
              uniqExact(visitor) AS visitors FROM (SELECT at, visitor FROM \

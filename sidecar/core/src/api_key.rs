@@ -23,7 +23,7 @@ use vocabulary::Alphabet;
 use crate::codes::random::random_characters;
 use crate::named;
 pub use name::{MAX_NAME_LENGTH, NameError, parse_name};
-pub use person::{Person, Role};
+pub use person::{Person, PersonState, Role};
 pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
 pub use scope::Scope;
 
@@ -142,6 +142,14 @@ impl ApiKey {
     pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
         let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
         same && self.person.is_none() && self.state(now) == KeyState::Live
+    }
+
+    /// The state of the person that this key is.
+    pub fn person_state(&self) -> PersonState {
+        match self.revoked_at {
+            Some(_) => PersonState::Blocked,
+            None => PersonState::Active,
+        }
     }
 
     /// Reports whether this is a person who may have sessions.

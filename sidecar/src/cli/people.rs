@@ -109,16 +109,12 @@ fn table(people: &[ApiKey]) -> String {
     let rows = people.iter().filter_map(|key| {
         let person = key.person.as_deref()?;
         let email = person.email.as_deref().unwrap_or("-");
-        let state = match key.revoked_at {
-            Some(_) => "blocked",
-            None => "active",
-        };
         Some([
             key.id.clone(),
             key.name.escape_debug().to_string(),
             email.escape_debug().to_string(),
             person.role.map_or("-", Role::name).to_owned(),
-            state.to_owned(),
+            key.person_state().name().to_owned(),
             person.signed_in_at.to_string(),
             person.subject.escape_debug().to_string(),
         ])

@@ -113,10 +113,10 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     browser.click("nav a[href='/console/links']");
     browser.text_with("[role=alert]", "Your session has ended.");
 
-    ann(json!(["nobody"]));
+    ann(json!(["guests"]));
     browser.click("[data-provider]");
     let fault = browser.text_with("[data-reason=no-role]", "None of your groups has a role");
-    assert!(fault.contains("nobody"), "{fault}");
+    assert!(fault.contains("guests"), "{fault}");
     assert_eq!(asked(&format!("/v1/people/{id}"))["role"], Value::Null);
     browser.open("/console");
     browser.find("[data-provider]");

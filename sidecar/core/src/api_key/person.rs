@@ -22,6 +22,16 @@ named! {
     }
 }
 
+named! {
+    /// The state of a person.
+    pub enum PersonState: "state" {
+        /// The person can sign in.
+        Active = "active",
+        /// The person cannot sign in, and has no sessions.
+        Blocked = "blocked",
+    }
+}
+
 impl Role {
     /// The scopes that the role grants.
     pub fn scopes(self) -> &'static [Scope] {

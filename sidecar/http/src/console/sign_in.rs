@@ -125,10 +125,8 @@ pub(super) async fn start(
     if site.is_some_and(|site| site != "same-origin" && site != "none") {
         return to_console("");
     }
-    let address = client(&headers);
-    if app.sign_ins.take(address).is_err() {
-        tracing::debug!(address, "a sign-in was refused: there were too many");
-        return failed(&app, &headers, Outcome::Limited, Vec::new());
+    if let Some(refused) = take_attempt(&app, &headers) {
+        return refused;
     }
     let (started, url) = match openid.provider.start().await {
         Ok(started) => started,
@@ -165,11 +163,10 @@ pub(super) async fn callback(
     let Some(openid) = &app.openid else {
         return to_console("");
     };
-    let address = client(&headers);
-    if app.sign_ins.take(address).is_err() {
-        tracing::debug!(address, "a sign-in was refused: there were too many");
-        return failed(&app, &headers, Outcome::Limited, Vec::new());
+    if let Some(refused) = take_attempt(&app, &headers) {
+        return refused;
     }
+    let address = client(&headers);
     let Some(progress) = progress(&app, &headers, parameter(&query, "state").as_deref()) else {
         tracing::warn!(
             address,
@@ -201,6 +198,14 @@ pub(super) async fn callback(
         Ok(identity) => enter(&app, openid, &headers, &identity, &progress.page).await,
         Err(error) => provider_failed(&app, &headers, &error),
     }
+}
+
+/// Takes one of the attempts of the client's address; the answer if it has none left.
+fn take_attempt(app: &App, headers: &HeaderMap) -> Option<Response> {
+    let address = client(headers);
+    app.sign_ins.take(address).err()?;
+    tracing::debug!(address, "a sign-in was refused: there were too many");
+    Some(failed(app, headers, Outcome::Limited, Vec::new()))
 }
 
 /// Begins a session of a person, if one of their groups gives a role.

@@ -63,9 +63,6 @@ impl Store {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
             let hours = hours(query);
             let among = self.numbers_of(sink, code, hours).await?;
-            if among.is_empty() {
-                return Ok(Vec::new());
-            }
             let counts = sink.by_value(code, &among, hours, dimension);
             return asked("count visits", counts.await);
         }
@@ -88,9 +85,6 @@ impl Store {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
             let hours = hours(query);
             let among = self.numbers_of(sink, code, hours).await?;
-            if among.is_empty() {
-                return Ok(Vec::new());
-            }
             let counts = sink.over_time(code, &among, hours, dimension, values, by);
             return asked("count visits", counts.await);
         }
@@ -111,9 +105,6 @@ impl Store {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
             let hours = hours(query);
             let among = self.numbers_of(sink, code, hours).await?;
-            if among.is_empty() {
-                return Ok(Vec::new());
-            }
             let counts = sink.visitors(code, &among, hours);
             return asked("count visitors", counts.await);
         }

@@ -5,7 +5,6 @@
 //! first and the last id of each day (`visit_days`), and PostgreSQL has a part of the table for each.
 
 use jiff::Timestamp;
-use shortlink_clickhouse::Numbers;
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
 
 use super::counts::{LINK, link};
@@ -52,9 +51,6 @@ impl Store {
                 None => None,
                 Some(code) => Some(self.numbers_of(sink, code, (since, until)).await?),
             };
-            if among.as_ref().is_some_and(Numbers::is_empty) {
-                return Ok(Listed::default());
-            }
             let listed = asked("list visits", sink.list(listing, among.as_ref()).await)?;
             return self
                 .read("read click ids", listed, |db, listed| {
