@@ -11,6 +11,11 @@
 //! | `$shortlink_domain` | the domain that the request's host is, or is below |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
 //! | `$shortlink_unknown_target` | where `domains.conf` sends the visitor of a code without a link; empty for any other |
+//! | `$shortlink_home_target` | where `domains.conf` sends visitors without a code |
+//! | `$shortlink_brand` | the name of the brand of the request's host; empty without one |
+//! | `$shortlink_brand_logo` | the file of its logo |
+//! | `$shortlink_brand_imprint` | the URL of its imprint |
+//! | `$shortlink_brand_site` | the URL of its website |
 //! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
@@ -23,7 +28,7 @@
 //! can be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
 //! looked up; what is set afterwards shows in logs.
 
-use resolver::vocabulary::domains::{Domain, Retirement};
+use resolver::vocabulary::domains::{Brand, Domain, Retirement};
 use resolver::vocabulary::language::negotiate;
 
 use crate::headers::Headers;
@@ -46,6 +51,11 @@ enum Shown {
     Domain,
     DomainState,
     UnknownTarget,
+    HomeTarget,
+    Brand,
+    BrandLogo,
+    BrandImprint,
+    BrandSite,
     RetiredTarget,
     RetiredPage,
     ActiveBase,
@@ -65,7 +75,7 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 16] = [
+const VARIABLES: [(&str, Shown); 21] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_variant", Shown::Variant),
@@ -75,6 +85,11 @@ const VARIABLES: [(&str, Shown); 16] = [
     ("shortlink_domain", Shown::Domain),
     ("shortlink_domain_state", Shown::DomainState),
     ("shortlink_unknown_target", Shown::UnknownTarget),
+    ("shortlink_home_target", Shown::HomeTarget),
+    ("shortlink_brand", Shown::Brand),
+    ("shortlink_brand_logo", Shown::BrandLogo),
+    ("shortlink_brand_imprint", Shown::BrandImprint),
+    ("shortlink_brand_site", Shown::BrandSite),
     ("shortlink_retired_target", Shown::RetiredTarget),
     ("shortlink_retired_page", Shown::RetiredPage),
     ("shortlink_active_base", Shown::ActiveBase),
@@ -124,6 +139,22 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
             let target = domain_of(request)?.unknown_target()?;
             let is_unknown = RequestState::find(request)?.is_unknown(request);
             is_unknown.then_some(target.as_bytes())
+        }
+        Shown::Brand | Shown::BrandLogo | Shown::BrandImprint | Shown::BrandSite => {
+            let domains = domains_of(request)?;
+            let brand = domain_of(request).and_then(|domain| domains.brand_of(domain));
+            let text = match shown {
+                Shown::Brand => brand.map(Brand::name),
+                Shown::BrandLogo => brand.and_then(Brand::logo),
+                Shown::BrandImprint => brand.and_then(Brand::imprint),
+                _ => brand.and_then(Brand::site),
+            };
+            Some(text.unwrap_or_default().as_bytes())
+        }
+        Shown::HomeTarget => {
+            domains_of(request)?;
+            let target = domain_of(request).and_then(Domain::home_target);
+            Some(target.unwrap_or_default().as_bytes())
         }
         Shown::Domain | Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
             domains_of(request)?;

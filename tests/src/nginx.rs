@@ -132,6 +132,7 @@ impl Nginx {
             "nginx.conf",
             "shortlink.conf",
             "domains.conf",
+            "pages.conf",
             "public.conf",
             "internal.conf",
             "tls.conf",

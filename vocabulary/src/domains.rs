@@ -4,6 +4,7 @@
 //! reloading.
 
 mod base;
+mod brand;
 mod entry;
 
 use alloc::borrow::ToOwned;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use base::{Base, BoundTo, MAX_WEIGHT};
+pub use brand::Brand;
 pub use entry::{Domain, DomainState, Retirement};
 
 /// Reason for the refusal of an entry or the table.
@@ -35,6 +37,12 @@ pub enum DomainError {
     NoneActive,
     /// A line about certificates is not one.
     Certificate(String),
+    /// A line about a brand is not one.
+    Brand(String),
+    /// The brand stands in the table already.
+    BrandTwice(String),
+    /// No brand above has the name.
+    UnknownBrand(String),
 }
 
 impl fmt::Display for DomainError {
@@ -60,8 +68,8 @@ impl fmt::Display for DomainError {
                 f,
                 "\"{parameter}\" is not a valid parameter of a domain: allowed are scheme=http, scheme=https, \
                  port=1 to port=65535, weight=1 to weight={MAX_WEIGHT}, campaign=<id>, key=<id>, \
-                 target=<URL that begins with http:// or https://>, page=<file>, unknown=<URL> and \
-                 certificate=<name>"
+                 target=<URL that begins with http:// or https://>, page=<file>, unknown=<URL>, home=<URL>, \
+                 brand=<name> and certificate=<name>"
             ),
             Self::Conflict(parameter) => write!(
                 f,
@@ -81,6 +89,21 @@ impl fmt::Display for DomainError {
                 f,
                 "\"{line}\": give certificate and certificate_key once each, with one path that has a \
                  * where the domain's name stands"
+            ),
+            Self::Brand(line) => write!(
+                f,
+                "\"{line}\": give the name of the brand (1 to {} characters, not {}, without = and control \
+                 characters), then logo=<file> ({}), imprint=<URL> and site=<URL>, each at most once; a URL \
+                 begins with http:// or https://",
+                brand::LONGEST_NAME,
+                brand::OFF,
+                brand::LOGO_TYPES
+            ),
+            Self::BrandTwice(name) => write!(f, "brand \"{name}\" is listed twice"),
+            Self::UnknownBrand(name) => write!(
+                f,
+                "unknown brand \"{name}\": it is {}, or the name in a line brand above this one",
+                brand::OFF
             ),
         }
     }
@@ -112,11 +135,13 @@ pub struct Domains {
     states: String,
     certificate: Option<PathPattern>,
     certificate_key: Option<PathPattern>,
+    /// The first is that of domains that name none.
+    brands: Vec<Brand>,
 }
 
 impl Domains {
-    /// Adds a line of the table: `certificate <path>`, `certificate_key <path>`, or a name, its
-    /// state, and parameters. `to_ascii` converts a name in Unicode to the form that browsers
+    /// Adds a line of the table: `certificate <path>`, `certificate_key <path>`, `brand <name>` with
+    /// parameters, or a name, its state, and parameters. `to_ascii` converts a name in Unicode to the form that browsers
     /// request (UTS #46); it is called for no other.
     ///
     /// # Errors
@@ -130,6 +155,14 @@ impl Domains {
             [] => Ok(()),
             [b"certificate", paths @ ..] => pattern(&mut self.certificate, words, paths),
             [b"certificate_key", paths @ ..] => pattern(&mut self.certificate_key, words, paths),
+            [b"brand", rest @ ..] => {
+                let brand = Brand::read(rest).ok_or_else(|| DomainError::Brand(shown(words)))?;
+                if self.brand(brand.name()).is_some() {
+                    return Err(DomainError::BrandTwice(brand.name().to_owned()));
+                }
+                self.brands.push(brand);
+                Ok(())
+            }
             [name, rest @ ..] if name.is_ascii() => self.add_domain(Domain::read(name, rest)?),
             [name, rest @ ..] => {
                 let ascii = in_ascii(name, to_ascii);
@@ -147,6 +180,12 @@ impl Domains {
             Ok(_) => return Err(DomainError::Twice(domain.name().to_owned())),
             Err(place) => place,
         };
+        if let Some(name) = domain.brand()
+            && name != brand::OFF
+            && self.brand(name).is_none()
+        {
+            return Err(DomainError::UnknownBrand(name.to_owned()));
+        }
         if domain.state() == DomainState::Active {
             if !self.bases.is_empty() {
                 self.bases.push(',');
@@ -208,6 +247,23 @@ impl Domains {
         Some(&self.domains[self.sorted[place]])
     }
 
+    /// Returns the brand of an entry: the one that its line names, or else the first of the table.
+    pub fn brand_of(&self, domain: &Domain) -> Option<&Brand> {
+        match domain.brand() {
+            Some(name) => self.brand(name),
+            None => self.brands.first(),
+        }
+    }
+
+    /// The brands in the order of the table.
+    pub fn brands(&self) -> &[Brand] {
+        &self.brands
+    }
+
+    fn brand(&self, name: &str) -> Option<&Brand> {
+        self.brands.iter().find(|brand| brand.name() == name)
+    }
+
     /// The entries in the order of the table.
     pub fn entries(&self) -> &[Domain] {
         &self.domains
@@ -253,13 +309,18 @@ fn in_ascii(name: &[u8], to_ascii: impl Fn(&str) -> Option<String>) -> Option<St
     Some([wildcard, &to_ascii(name)?].concat())
 }
 
+/// A line as it is shown.
+fn shown(words: &[&[u8]]) -> String {
+    entry::text(&words.join(&b' '))
+}
+
 /// Sets a path with a `*` once.
 fn pattern(
     slot: &mut Option<PathPattern>,
     words: &[&[u8]],
     paths: &[&[u8]],
 ) -> Result<(), DomainError> {
-    let refused = || DomainError::Certificate(entry::text(&words.join(&b' ')));
+    let refused = || DomainError::Certificate(shown(words));
     match paths {
         [path] if slot.is_none() && path.contains(&b'*') => {
             *slot = Some(PathPattern(entry::text(path)));

@@ -5,7 +5,7 @@ const MOST: usize = 32;
 
 /// The language out of `known` that `Accept-Language` asks for most; the first of them when it asks
 /// for none. A language that is asked for is also answered by a more general one: `zh-Hant-TW` by
-/// `zh-Hant` or else `zh`. Names are compared in any case.
+/// `zh-Hant` or else `zh`, and an older name of a language by its present one. Names are compared in any case.
 pub fn negotiate<'a>(header: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a [u8]> {
     let default = known.first()?.as_ref();
     let found = most(header, |asked| match asked {
@@ -55,14 +55,33 @@ fn most<'h, T>(header: &'h [u8], find: impl Fn(&'h [u8]) -> Option<T>) -> Option
 fn look_up<'a>(asked: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a [u8]> {
     let mut range = asked;
     loop {
-        let mut names = known.iter().map(AsRef::as_ref);
-        let found = names.find(|it| it.eq_ignore_ascii_case(range));
+        let find = |name: &[u8]| {
+            let mut names = known.iter().map(AsRef::as_ref);
+            names.find(|it| it.eq_ignore_ascii_case(name))
+        };
+        let found = find(range).or_else(|| find(present_name(range)?));
         if found.is_some() {
             return found;
         }
         let dash = range.iter().rposition(|&byte| byte == b'-')?;
         range = &range[..dash];
     }
+}
+
+/// The name under which a language is known today, where phones send an older one; of Chinese, the script of a region
+/// (RFC 5646, section 3.1.1; CLDR, likely subtags).
+fn present_name(asked: &[u8]) -> Option<&'static [u8]> {
+    const NAMES: [(&[u8], &[u8]); 6] = [
+        (b"in", b"id"),
+        (b"iw", b"he"),
+        (b"ji", b"yi"),
+        (b"zh-TW", b"zh-Hant"),
+        (b"zh-HK", b"zh-Hant"),
+        (b"zh-MO", b"zh-Hant"),
+    ];
+    let mut names = NAMES.iter();
+    let found = names.find(|(older, _)| older.eq_ignore_ascii_case(asked));
+    found.map(|(_, present)| *present)
 }
 
 /// Reads ` q=0.8` in thousandths; `None` for what is none.
@@ -94,7 +113,7 @@ mod tests {
     use super::*;
 
     fn asked(header: &str) -> &'static str {
-        static KNOWN: [&[u8]; 4] = [b"en", b"zh", b"zh-Hant", b"de"];
+        static KNOWN: [&[u8]; 5] = [b"en", b"zh", b"zh-Hant", b"de", b"id"];
         let found = negotiate(header.as_bytes(), &KNOWN).expect("a language");
         std::str::from_utf8(found).expect("text")
     }
@@ -105,6 +124,12 @@ mod tests {
             ("", "en"),
             ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
             ("zh-Hant-TW, zh;q=0.9", "zh-Hant"),
+            ("zh-TW,zh;q=0.9", "zh-Hant"),
+            ("zh-hk", "zh-Hant"),
+            ("zh-SG", "zh"),
+            ("in-ID", "id"),
+            ("in", "id"),
+            ("iw", "en"),
             ("pl,de;q=0.8,en;q=0.5", "de"),
             ("pl, fr", "en"),
             ("de-AT", "de"),
@@ -124,6 +149,10 @@ mod tests {
             assert_eq!(asked(header), language, "{header}");
         }
         assert_eq!(negotiate(b"de", &[b""; 0]), None);
+        let regions: [&[u8]; 3] = [b"en", b"zh-Hant", b"zh-TW"];
+        let found = |asked: &[u8]| negotiate(asked, &regions);
+        assert_eq!(found(b"zh-TW"), Some(&b"zh-TW"[..]));
+        assert_eq!(found(b"zh-MO"), Some(&b"zh-Hant"[..]));
     }
 
     #[test]

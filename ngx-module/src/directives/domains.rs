@@ -54,10 +54,17 @@ fn add(conf: &Conf, domains: &mut Domains) -> Set {
         *whole = conf.config_path(path)?.into_bytes();
     }
     for (word, parameter) in words.iter().zip(&mut line).skip(2) {
-        if let Some(page) = word.strip_prefix(b"page=").filter(|page| !page.is_empty()) {
-            let path = conf.config_path(page)?;
-            File::open(&path).map_err(|error| format!("page {path} can't be read: {error}"))?;
-            *parameter = [b"page=", path.as_bytes()].concat();
+        for name in ["page", "logo"] {
+            let value = word.strip_prefix(name.as_bytes());
+            let file = value
+                .and_then(|it| it.strip_prefix(b"="))
+                .unwrap_or_default();
+            if !file.is_empty() {
+                let path = conf.config_path(file)?;
+                let unreadable = |error| format!("{name} {path} can't be read: {error}");
+                File::open(&path).map_err(unreadable)?;
+                *parameter = [name.as_bytes(), b"=", path.as_bytes()].concat();
+            }
         }
     }
     let line: Vec<&[u8]> = line.iter().map(|word| &word[..]).collect();

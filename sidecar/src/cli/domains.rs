@@ -19,7 +19,7 @@ use shortlink_client::output::print;
 use shortlink_client::{ClientArguments, commands};
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_store::Store;
-use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
+use vocabulary::domains::{BoundTo, Brand, Domain, DomainState, Domains, Retirement};
 
 use super::with_store;
 use crate::config::Config;
@@ -92,6 +92,7 @@ pub(super) struct CheckArguments {
 /// A row of the table of domains.
 struct Row<'a> {
     domain: &'a Domain,
+    brand: Option<&'a Brand>,
     certificate: Option<Certificate>,
     apps: Apps,
     /// Visits within the last hour; `None` when that could not be looked up.
@@ -161,6 +162,7 @@ pub(super) async fn examine(
         .iter()
         .map(|domain| Row {
             domain,
+            brand: domains.brand_of(domain),
             certificate: certificate_of(&domains, domain, &directory),
             apps: match domain.state() {
                 DomainState::Retired => Apps::default(),
@@ -172,6 +174,10 @@ pub(super) async fn examine(
         })
         .collect();
     let mut concerns = concerns(&rows, &directory, now, soon);
+    for brand in domains.brands() {
+        let logo = brand.logo().and_then(|logo| unreadable(&directory, logo));
+        concerns.extend(logo.map(|logo| format!("the logo of the brand {}: {logo}", brand.name())));
+    }
     concerns.extend(unknown);
     Ok(Examined {
         text: as_text(&rows, &concerns),
@@ -233,13 +239,8 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
             concerns.extend(found.map(|concern| format!("{name}: {concern}")));
         }
         if let Some(Retirement::Page(page)) = row.domain.retirement() {
-            let page = directory.join(page);
-            if let Err(error) = std::fs::File::open(&page) {
-                let page = page.display();
-                concerns.push(format!(
-                    "{name}: its page {page} can't be read ({error}): nginx would refuse the table"
-                ));
-            }
+            let page = unreadable(directory, page);
+            concerns.extend(page.map(|page| format!("{name}: its page {page}")));
         }
     }
     // Domains share files.
@@ -264,12 +265,27 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
     concerns
 }
 
+/// The fault of a file that nginx opens when it reads the table; `None` if it can be read.
+fn unreadable(directory: &Path, file: &str) -> Option<String> {
+    let path = directory.join(file);
+    let error = std::fs::File::open(&path).err()?;
+    let path = path.display();
+    Some(format!(
+        "{path} can't be read ({error}): nginx would refuse the table"
+    ))
+}
+
 /// Further remarks about a domain.
 fn remarks(row: &Row<'_>) -> String {
     let systems = row.apps.systems.join(" and ");
     let apps = (!systems.is_empty()).then(|| format!("opens apps on {systems}"));
     let state = Some(state_remarks(row.domain)).filter(|it| !it.is_empty());
-    let remarks: Vec<String> = [state, apps].into_iter().flatten().collect();
+    let brand = row.brand.map(|brand| format!("brand {}", brand.name()));
+    joined([state, brand, apps])
+}
+
+fn joined(remarks: impl IntoIterator<Item = Option<String>>) -> String {
+    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
     remarks.join(", ")
 }
 
@@ -277,6 +293,8 @@ fn state_remarks(domain: &Domain) -> String {
     let base = domain.base();
     let unknown = domain.unknown_target();
     let unknown = unknown.map(|target| format!("unknown codes lead to {target}"));
+    let home = domain.home_target();
+    let home = home.map(|target| format!("/ leads to {target}"));
     match (domain.state(), domain.retirement()) {
         (DomainState::Active, _) => {
             let weight = (base.weight != 1).then(|| format!("weight {}", base.weight));
@@ -284,10 +302,9 @@ fn state_remarks(domain: &Domain) -> String {
                 BoundTo::Campaign(id) => format!("only campaign {id}"),
                 BoundTo::Key(id) => format!("only key {id}"),
             });
-            let remarks = [Some(base.url.clone()), weight, bound, unknown];
-            remarks.into_iter().flatten().collect::<Vec<_>>().join(", ")
+            joined([Some(base.url.clone()), weight, bound, unknown, home])
         }
-        (DomainState::Serving, _) => unknown.unwrap_or_default(),
+        (DomainState::Serving, _) => joined([unknown, home]),
         (DomainState::Retired, None) => "410".to_owned(),
         (DomainState::Retired, Some(Retirement::Target(target))) => format!("leads to {target}"),
         (DomainState::Retired, Some(Retirement::Page(page))) => format!("410 with {page}"),
@@ -344,6 +361,8 @@ fn as_json(rows: &[Row<'_>], concerns: &[String]) -> String {
                 "retiredTarget": target,
                 "retiredPage": page,
                 "unknownTarget": row.domain.unknown_target(),
+                "homeTarget": row.domain.home_target(),
+                "brand": row.brand.map(Brand::name),
                 "visitsLastHour": row.visits,
                 "apps": row.apps.systems,
                 "certificate": row.certificate.as_ref().map(Certificate::as_json),

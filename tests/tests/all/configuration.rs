@@ -98,13 +98,28 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "certificate /live/*/fullchain.pem;",
         &["certificate_key"],
     );
+    for (line, expected) in [
+        ("brand;", ["give the name of the brand", ":"]),
+        ("brand logo=a.svg;", ["logo=a.svg", "give the name"]),
+        ("brand A logo=none.svg;", ["none.svg", "can't be read"]),
+        (
+            "brand A logo=domains.conf;",
+            ["domains.conf\"", ".svg .png"],
+        ),
+        ("brand A imprint=www.a.b;", ["imprint=www.a.b", "http://"]),
+        ("brand A; brand A;", ["\"A\"", "twice"]),
+        ("a.b serving brand=A;", ["\"A\"", "above"]),
+        ("a.b serving home=/;", ["\"home=/\"", "home=<URL>"]),
+    ] {
+        refused("domains.conf", DOMAIN, line, &expected);
+    }
     for (languages, expected) in [
         ("en e_n", ["e_n", "zh-Hant"]),
         ("en -", ["\"-\"", "zh-Hant"]),
         ("en zh EN", ["EN", "twice"]),
     ] {
         refused(
-            "shortlink.conf",
+            "pages.conf",
             "shortlink_languages en",
             &format!("shortlink_languages {languages}"),
             &expected,

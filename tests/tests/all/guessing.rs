@@ -197,7 +197,7 @@ fn a_location_has_a_limit_of_its_own_or_none() {
         location("tight", "rate=1r/m burst=2"),
         location("same", "burst=9 rate=1r/m strict"),
     ];
-    let named = "location @unknown {";
+    let named = "location @page {";
     let stack = limited_and(
         "shortlink_miss_limit rate=1r/m burst=9;",
         vec![(named, format!("{}{named}", locations.concat()))],

@@ -1,10 +1,16 @@
-//! The pages for visitors of a link that does not exist or is gone.
+//! The pages for visitors who are not redirected: of the domain itself, of a link that does not exist, is gone or cannot
+//! be opened now.
 
+use std::collections::HashSet;
 use std::fs;
 
 use serde_json::json;
+use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::http::{self, Response};
-use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::nginx::NginxOptions;
+use shortlink_tests::stack::{Stack, StackOptions, text};
+
+use crate::domains::set_domains;
 
 fn get(stack: &Stack, host: &str, path: &str, language: &str) -> Response {
     let headers = [("Host", host), ("Accept-Language", language)];
@@ -13,6 +19,14 @@ fn get(stack: &Stack, host: &str, path: &str, language: &str) -> Response {
 
 fn body(answer: &Response) -> String {
     String::from_utf8(answer.body.clone()).expect("text")
+}
+
+/// The part of a page between two texts.
+fn between<'a>(page: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = page
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no {before}: {page}"));
+    rest.split_once(after).expect(after).0
 }
 
 /// A link that was revoked, and what its path is.
@@ -50,6 +64,7 @@ fn people_are_told_in_their_language() {
             ("tlh", titles[0]),
             ("zh-CN,zh;q=0.9,en;q=0.8", titles[1]),
             ("zh-Hant-TW,zh;q=0.9", titles[2]),
+            ("zh-HK", titles[2]),
         ] {
             let answer = get(&stack, "localhost", path, language);
             assert_eq!(answer.status, status, "{path} {language}");
@@ -65,7 +80,13 @@ fn people_are_told_in_their_language() {
                 page.contains(&format!("<title>{title}</title>")),
                 "{language}: {page}"
             );
-            assert!(!page.contains("<script") && page.len() < 1000, "{page}");
+            assert!(!page.contains("<script") && page.len() < 1500, "{page}");
+            // Without a brand there is nothing of one, and no directive of the page is left.
+            assert!(
+                !page.contains("<footer") && !page.contains("<img"),
+                "{page}"
+            );
+            assert!(!page.contains("<!--") && !page.contains("(none)"), "{page}");
         }
     }
     // The same when only the sidecar knows, whose answers are for programs.
@@ -85,10 +106,10 @@ fn people_are_told_in_their_language() {
 fn a_domain_may_have_pages_of_its_own() {
     let stack = Stack::start();
     let gone = revoked(&stack);
-    let table =
-        "shortlink_domains {\na.example active;\n*.b.example serving;\nc.example retired;\n}\n";
-    fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
-    stack.nginx.reload();
+    set_domains(
+        &stack,
+        "a.example active;\n*.b.example serving;\nc.example retired;",
+    );
     for (file, text) in [
         ("a.example/410.html", "gone from a"),
         ("a.example/404.fr.html", "rien chez a"),
@@ -125,7 +146,7 @@ fn a_domain_may_have_pages_of_its_own() {
         ("y.b.example", "/", "de-AT", 200, "leitet Kurzlinks weiter"),
         ("y.b.example", "/", "zh-Hant-TW", 200, "此網址用於短連結"),
         // Other files have no URL.
-        ("y.b.example", "/index.en.html", "en", 404, "does not exist"),
+        ("y.b.example", "/page.html", "en", 404, "does not exist"),
         ("a.example", "/favicon.ico", "en", 204, ""),
         ("a.example", "/apple-touch-icon.png", "en", 204, ""),
         ("c.example", "/", "en", 410, "c has moved"),
@@ -147,7 +168,7 @@ fn a_domain_may_have_pages_of_its_own() {
             404,
             "does not exist",
         ),
-        ("a.example", "/404.en.html", "en", 404, "does not exist"),
+        ("a.example", "/404.fr.html", "en", 404, "does not exist"),
         (
             "a.example",
             "/",
@@ -165,12 +186,201 @@ fn a_domain_may_have_pages_of_its_own() {
 }
 
 #[test]
+fn each_language_has_each_text() {
+    let limit =
+        "rate=60r/m burst=100 network_rate=20r/s network_burst=2000 exempt=$shortlink_exempt";
+    let mut stack = Stack::with(&StackOptions {
+        nginx: NginxOptions {
+            replace: vec![(limit, "rate=1r/m burst=1".to_owned())],
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    });
+    set_domains(
+        &stack,
+        "brand Acme imprint=https://www.acme.example/imprint;\na.example active;\nb.example retired;",
+    );
+    let conf = fs::read_to_string(stack.nginx.file("pages.conf")).expect("pages.conf");
+    let languages: Vec<&str> = between(&conf, "shortlink_languages ", ";")
+        .split(' ')
+        .collect();
+    assert_eq!(languages.len(), 20);
+    while get(&stack, "a.example", "/nosuchone", "").status == 404 {}
+    let mut seen = HashSet::new();
+    let mut imprints = HashSet::new();
+    let mut look = |stack: &Stack, host: &str, path: &str, status: u16| {
+        for language in &languages {
+            let answer = get(stack, host, path, language);
+            assert_eq!(answer.status, status, "{host}{path} {language}");
+            let page = body(&answer);
+            let direction = if ["ar", "ur"].contains(language) {
+                "rtl"
+            } else {
+                "ltr"
+            };
+            let html = format!("<html lang=\"{language}\" dir=\"{direction}\">");
+            assert!(page.contains(&html), "{page}");
+            let title = between(&page, "<h1>", "</h1>");
+            let text = between(&page, "<p>", "</p>");
+            assert_eq!(between(&page, "<title>", "</title>"), title);
+            for text in [title, text] {
+                // A text that is missing is empty, or the name of the host.
+                assert!(text.len() > 5 && text != host, "{page}");
+                assert!(
+                    seen.insert(text.to_owned()),
+                    "{language} has {text:?} of another page"
+                );
+            }
+            imprints.insert((
+                (*language).to_owned(),
+                between(&page, "imprint\">", "<").to_owned(),
+            ));
+        }
+    };
+    look(&stack, "a.example", "/", 200);
+    look(&stack, "b.example", "/", 410);
+    // Limited visitors have the page of links that cannot be opened now.
+    look(&stack, "a.example", "/nosuchtwo", 429);
+    stack
+        .nginx
+        .edit("shortlink.conf", "rate=1r/m burst=1", "off");
+    stack.nginx.reload();
+    look(&stack, "a.example", "/nosuchone", 404);
+    let english = imprints.iter().filter(|(_, text)| text == "Legal notice");
+    assert_eq!(english.count(), 1);
+    assert_eq!(imprints.len(), languages.len());
+
+    // Also if no part can decide whether there is a link.
+    stack.sidecar.kill();
+    stack.redis.kill();
+    let answer = get(&stack, "a.example", "/nosuchthree", "ur-PK, en;q=0.5");
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("2"))
+    );
+    let page = body(&answer);
+    assert!(page.contains("<html lang=\"ur\" dir=\"rtl\">"), "{page}");
+    assert!(seen.contains(between(&page, "<h1>", "</h1>")), "{page}");
+    assert!(page.contains("<bdi>Acme</bdi>"), "{page}");
+}
+
+#[test]
+fn pages_show_the_brand_of_their_domain() {
+    let stack = Stack::start();
+    let gone = revoked(&stack);
+    let logo = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"/>";
+    fs::write(stack.nginx.file("the logo.svg"), logo).expect("a logo");
+    let brands = "brand \"A&B <\\\"短\\\">\" \"logo=the logo.svg\" imprint=https://a.example/i?a=1&b=\\\" \
+                  site=https://www.a.example/;\nbrand Other imprint=http://b.example/;\nbrand Bare;\n";
+    set_domains(
+        &stack,
+        &format!(
+            "{brands}a.example active;\n*.b.example serving brand=Other;\nc.example serving brand=Bare;\n\
+             d.example serving brand=off;\ne.example retired;\nf.example serving home=https://www.f.example/?from=f;"
+        ),
+    );
+    let name = "A&amp;B &lt;&quot;短&quot;&gt;";
+    let image = format!("<img src=\"/.logo\" alt=\"{name}\">");
+    let site = format!("<footer><a href=\"https://www.a.example/\"><bdi>{name}</bdi></a>");
+    let imprint = "<a href=\"https://a.example/i?a=1&amp;b=&quot;\">Impressum</a>";
+    for (host, path, status) in [
+        ("a.example", "/", 200),
+        ("a.example", "/nosuchone", 404),
+        ("a.example", &*gone, 410),
+        ("e.example", &*gone, 410),
+        ("e.example", "/", 410),
+    ] {
+        let answer = get(&stack, host, path, "de");
+        assert_eq!(answer.status, status, "{host}{path}");
+        let page = body(&answer);
+        for part in [&*image, &site, imprint] {
+            assert!(page.contains(part), "{host}{path} has no {part}: {page}");
+        }
+        let logo_of = get(&stack, host, "/.logo", "de");
+        assert_eq!((logo_of.status, &*body(&logo_of)), (200, logo));
+        assert_eq!(logo_of.header("content-type"), Some("image/svg+xml"));
+        let policy = logo_of.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    }
+    for (host, footer) in [
+        (
+            "x.b.example",
+            "<footer><bdi>Other</bdi>\n<a href=\"http://b.example/\">Legal notice</a>",
+        ),
+        ("c.example", "<footer><bdi>Bare</bdi>"),
+        ("d.example", "</main>"),
+    ] {
+        let page = body(&get(&stack, host, "/nosuchone", "en"));
+        assert!(page.contains(footer), "{host}: {page}");
+        assert!(!page.contains("<img") && !page.contains("(none)"), "{page}");
+        assert_eq!(page.contains("<footer"), host != "d.example", "{page}");
+        assert_eq!(get(&stack, host, "/.logo", "en").status, 404);
+    }
+    let answer = get(&stack, "f.example", "/", "en");
+    let target = Some("https://www.f.example/?from=f");
+    assert_eq!((answer.status, answer.location()), (302, target));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(get(&stack, "f.example", "/nosuchone", "en").status, 404);
+
+    // A swap of the domain takes its brand along.
+    set_domains(
+        &stack,
+        &format!("{brands}a.example serving;\nnew.example active brand=Other;"),
+    );
+    let page = body(&get(&stack, "new.example", &gone, "en"));
+    assert!(page.contains("<bdi>Other</bdi>"), "{page}");
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+
+    // The check knows the brands, too.
+    let file = stack.nginx.file("domains.conf");
+    fs::remove_file(stack.nginx.file("the logo.svg")).expect("a logo");
+    let arguments = ["domains", "check", "--json", file.to_str().expect("a path")];
+    let checked = stack.sidecar.run(&arguments);
+    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("JSON");
+    assert_eq!(found["domains"][1]["brand"], json!("Other"));
+    let concerns = found["concerns"].to_string();
+    assert!(
+        concerns.contains("the logo.svg can't be read"),
+        "{concerns}"
+    );
+}
+
+#[test]
+fn pages_are_accessible_and_fit_a_phone() {
+    let stack = Stack::start();
+    let gone = revoked(&stack);
+    let logo = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"300\"><rect width=\"1200\" \
+                height=\"300\" fill=\"#135\"/></svg>";
+    fs::write(stack.nginx.file("logo.svg"), logo).expect("a logo");
+    set_domains(
+        &stack,
+        "brand \"Subsidiaries of Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch\" \
+         logo=logo.svg imprint=https://www.example.com/imprint site=https://www.example.com/;\n\
+         127.0.0.1 active;",
+    );
+    for (language, width) in [("en", 1280), ("ur", 360), ("th", 360)] {
+        let directory = stack.directory().join(format!("browser-{language}"));
+        let looks = Looks { width, language };
+        let browser = Browser::start(&directory, stack.nginx.public_port, looks);
+        for path in ["/", "/nosuchone", &*gone] {
+            browser.open(path);
+            browser.assert_fits();
+            browser.assert_accessible();
+            let script =
+                "return [document.images[0].naturalWidth > 0, document.documentElement.lang]";
+            assert_eq!(browser.run(script, &[]), json!([true, language]));
+        }
+        browser.assert_sound(&["404", "410"]);
+    }
+}
+
+#[test]
 fn phones_find_the_apps_of_a_domain() {
     let stack = Stack::start();
-    let table =
-        "shortlink_domains {\na.example active;\n*.b.example serving;\nc.example retired;\n}\n";
-    fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
-    stack.nginx.reload();
+    set_domains(
+        &stack,
+        "a.example active;\n*.b.example serving;\nc.example retired;",
+    );
     const IOS: &str = "/.well-known/apple-app-site-association";
     const ANDROID: &str = "/.well-known/assetlinks.json";
     let ios = r#"{"applinks":{"details":[{"appIDs":["T.com.a"],"components":[{"/":"/*"}]}]}}"#;

@@ -77,6 +77,8 @@ pub struct Domain {
     base: Base,
     retirement: Option<Retirement>,
     unknown: Option<String>,
+    home: Option<String>,
+    brand: Option<String>,
     certificate: Option<String>,
 }
 
@@ -97,6 +99,8 @@ impl Domain {
             base: said.base(&lower),
             retirement: said.retirement,
             unknown: said.unknown,
+            home: said.home,
+            brand: said.brand,
             certificate: said.certificate,
             name: lower,
         };
@@ -138,6 +142,17 @@ impl Domain {
         target.filter(|_| self.state != DomainState::Retired)
     }
 
+    /// Returns where visitors without a code are redirected while it follows links, if the table says so.
+    pub fn home_target(&self) -> Option<&str> {
+        let target = self.home.as_deref();
+        target.filter(|_| self.state != DomainState::Retired)
+    }
+
+    /// The name of its brand, if its line has one.
+    pub(super) fn brand(&self) -> Option<&str> {
+        self.brand.as_deref()
+    }
+
     /// Reports whether it stands for all names below one.
     pub fn is_wildcard(&self) -> bool {
         self.name.starts_with("*.")
@@ -171,6 +186,8 @@ struct Said {
     bound: Option<BoundTo>,
     retirement: Option<Retirement>,
     unknown: Option<String>,
+    home: Option<String>,
+    brand: Option<String>,
     certificate: Option<String>,
 }
 
@@ -223,6 +240,8 @@ impl Said {
                 self.retirement.replace(page).is_none()
             }
             b"unknown" if is_servable(value) => self.unknown.replace(text(value)).is_none(),
+            b"home" if is_servable(value) => self.home.replace(text(value)).is_none(),
+            b"brand" if !value.is_empty() => self.brand.replace(text(value)).is_none(),
             b"certificate" if is_name(value) && !value.starts_with(b"*") => {
                 self.certificate.replace(text(value)).is_none()
             }

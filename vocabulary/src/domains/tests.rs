@@ -202,6 +202,9 @@ fn wrong_tables_are_refused() {
         "unknown=",
         "unknown=/x",
         "unknown=ftp://a.b/",
+        "home=/x",
+        "brand=",
+        "logo=a.svg",
         "page=",
         "certificate=../x",
         "certificate=*.x",
@@ -217,6 +220,8 @@ fn wrong_tables_are_refused() {
         ("port=1 port=2", "port=2"),
         ("campaign=1 key=k", "key=k"),
         ("target=http://a.b/ page=p", "page=p"),
+        ("home=http://a.b/ home=http://c.d/", "home=http://c.d/"),
+        ("brand=off brand=off", "brand=off"),
         (
             "unknown=http://a.b/ unknown=http://a.b/",
             "unknown=http://a.b/",
@@ -226,6 +231,81 @@ fn wrong_tables_are_refused() {
         let line = ["a.b active ", parameters].concat();
         assert_eq!(table(&[&line]).unwrap_err(), error);
     }
+}
+
+#[test]
+fn the_first_brand_is_that_of_domains_that_name_none() {
+    let domains = table(&[
+        "brand Acme logo=/p/acme.SVG imprint=https://a.b/imprint site=https://a.b/",
+        "brand Ärger",
+        "a.b active",
+        "b.b serving brand=Ärger",
+        "*.c.b serving brand=Acme",
+        "d.b retired brand=off",
+    ])
+    .expect("a table");
+    let brand = |host: &str| domains.brand_of(domains.find(host.as_bytes())?);
+    for host in ["a.b", "x.c.b"] {
+        let brand = brand(host).expect("a brand");
+        assert_eq!(brand.name(), "Acme");
+        assert_eq!(brand.logo(), Some("/p/acme.SVG"));
+        assert_eq!(brand.imprint(), Some("https://a.b/imprint"));
+        assert_eq!(brand.site(), Some("https://a.b/"));
+    }
+    let plain = brand("b.b").expect("a brand");
+    assert_eq!(
+        (plain.name(), plain.logo(), plain.imprint(), plain.site()),
+        ("Ärger", None, None, None)
+    );
+    assert_eq!(brand("d.b"), None);
+    let none = table(&["a.b active"]).expect("a table");
+    assert_eq!(none.brand_of(&none.entries()[0]), None);
+}
+
+#[test]
+fn wrong_brands_are_refused() {
+    let long = "ä".repeat(80);
+    assert!(table(&[&["brand ", &long].concat(), "a.b active"]).is_ok());
+    for wrong in [
+        "brand",
+        "brand ",
+        "brand off",
+        "brand logo=a.svg",
+        "brand a\tb",
+        "brand a\u{202e}b",
+        &["brand ä", &long].concat(),
+        "brand A logo=a.exe",
+        "brand A logo=",
+        "brand A imprint=a.b/imprint",
+        "brand A imprint=javascript:alert(1)",
+        "brand A site=ftp://a.b/",
+        "brand A site=https://a.b/ site=https://a.b/",
+        "brand A colour=red",
+        "brand A B",
+    ] {
+        let error = DomainError::Brand(wrong.to_owned());
+        assert_eq!(table(&[wrong]).unwrap_err(), error);
+        assert!(error.to_string().contains(".svg"));
+    }
+    let error = DomainError::BrandTwice("A".to_owned());
+    assert_eq!(table(&["brand A", "brand A"]).unwrap_err(), error);
+    let error = DomainError::UnknownBrand("A".to_owned());
+    let lines = ["a.b active brand=A", "brand A"];
+    assert_eq!(table(&lines).unwrap_err(), error);
+    assert!(error.to_string().contains("above"));
+}
+
+#[test]
+fn visitors_without_a_code_have_a_target_while_the_domain_follows_links() {
+    let domains = table(&[
+        "a.b active home=https://www.a.b/",
+        "*.c.d serving home=https://www.a.b/",
+        "e.f retired home=https://www.a.b/",
+    ]);
+    let domains = domains.expect("a table");
+    let targets = domains.entries().iter().map(Domain::home_target);
+    let target = Some("https://www.a.b/");
+    assert_eq!(targets.collect::<Vec<_>>(), [target, target, None]);
 }
 
 #[test]

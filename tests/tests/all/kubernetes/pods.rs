@@ -374,7 +374,7 @@ impl Root {
         let (conf, bin) = (self.at("etc/nginx"), self.at("bin"));
         let script = "set -e\n\
             mkdir -p \"$CONF/shortlink\" \"$BIN\"\n\
-            cp nginx/shortlink.conf nginx/public.conf nginx/tls.conf nginx/http*.conf nginx/internal.conf \"$CONF/shortlink/\"\n\
+            cp nginx/shortlink.conf nginx/pages.conf nginx/public.conf nginx/tls.conf nginx/http*.conf nginx/internal.conf \"$CONF/shortlink/\"\n\
             cp -r nginx/pages \"$CONF/shortlink/pages\"\n\
             scripts/fit-nginx \"$CONF/shortlink\" \"$NGINX\"\n\
             containers/fit-configuration \"$CONF\"\n\
