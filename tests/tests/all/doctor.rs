@@ -243,7 +243,8 @@ fn doctor_names_what_is_wrong_with_redis() {
 
 #[test]
 fn the_rights_that_are_documented_are_enough() {
-    let page = fs::read_to_string(workspace().join("docs/src/install.md")).expect("install.md");
+    let page =
+        fs::read_to_string(workspace().join("docs/src/operations/redis.md")).expect("redis.md");
     let block = page
         .split("ACL SETUSER shortlink ")
         .nth(1)
