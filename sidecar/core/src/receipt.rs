@@ -72,4 +72,7 @@ pub struct ReceiptCount {
     pub status: ReceiptStatus,
     /// The number of messages.
     pub messages: u64,
+    /// The number of those whose links have clicks, or had some when they were deleted; `None` if too many links of the
+    /// campaign have.
+    pub clicked: Option<u64>,
 }

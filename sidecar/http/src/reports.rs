@@ -15,8 +15,7 @@ use shortlink_core::campaign::Campaign;
 use shortlink_core::ports::{
     CountQuery, Counted, Dimension, FirstClicks, MOST_CLICKED, QuotaOwner,
 };
-use shortlink_core::receipt::{ReceiptCount, ReceiptStatus};
-use shortlink_store::MOST_CLICKED_MESSAGES;
+use shortlink_core::receipt::ReceiptStatus;
 use vocabulary::CampaignId;
 
 use super::app::{App, SharedApp};
@@ -145,14 +144,14 @@ struct MessageCounts {
 }
 
 impl MessageCounts {
-    fn add(&mut self, count: &ReceiptCount) {
-        *match count.status {
+    fn add(&mut self, status: ReceiptStatus, messages: u64) {
+        *match status {
             ReceiptStatus::Sent => &mut self.sent,
             ReceiptStatus::Rejected => &mut self.rejected,
             ReceiptStatus::Expired => &mut self.expired,
             ReceiptStatus::Failed => &mut self.failed,
             ReceiptStatus::Delivered => &mut self.delivered,
-        } += count.messages;
+        } += messages;
     }
 
     fn total(self) -> u64 {
@@ -169,8 +168,8 @@ struct NetworkBody {
     network: String,
     #[serde(flatten)]
     messages: MessageCounts,
-    /// Delivered messages whose links were clicked and are not deleted; null if more than 200,000 links of the campaign
-    /// were clicked.
+    /// Delivered messages whose links were clicked. With visits in ClickHouse, null if more than 200,000 links of the
+    /// campaign were clicked.
     clicked: Option<u64>,
     /// Clicked messages by delivered ones, 0 to 1; null without these, or without `clicked`.
     click_rate: Option<f64>,
@@ -277,21 +276,19 @@ async fn report(
         by.insert(dimension.name(), values);
     }
     let mut messages = MessageCounts::default();
-    for count in app.listings.count_messages(id).await? {
-        messages.add(&count);
+    for (status, count) in app.listings.count_messages(id).await? {
+        messages.add(status, count);
     }
-    let mut networks: BTreeMap<String, MessageCounts> = BTreeMap::new();
+    let mut networks: BTreeMap<String, (MessageCounts, Option<u64>)> = BTreeMap::new();
     for count in app.listings.count_receipts(id).await? {
-        let of_network = networks.entry(count.network.clone()).or_default();
-        of_network.add(&count);
+        let none = (MessageCounts::default(), Some(0));
+        let (messages, clicked) = networks.entry(count.network).or_insert(none);
+        messages.add(count.status, count.messages);
+        if count.status == ReceiptStatus::Delivered {
+            *clicked = count.clicked;
+        }
     }
-    let mut clicks = None;
-    if !networks.is_empty() && clicked <= MOST_CLICKED_MESSAGES.into() {
-        clicks = Some(app.listings.clicked_messages(id).await?);
-    }
-    let networks = networks.into_iter().map(|(network, messages)| {
-        let clicked = clicks.as_ref().map(|clicks| clicks.get(&network).copied());
-        let clicked = clicked.map(Option::unwrap_or_default);
+    let networks = networks.into_iter().map(|(network, (messages, clicked))| {
         let rate = |clicked| clicked as f64 / messages.delivered as f64;
         NetworkBody {
             network,

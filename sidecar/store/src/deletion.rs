@@ -4,7 +4,7 @@
 //! begin with revision 1 and never replace a record that a deleted one has left behind. Until then, the link's click ids
 //! and conversions are deleted in portions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
@@ -15,7 +15,7 @@ use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
-use crate::visits::{click_ids, clicks, variants};
+use crate::visits::{click_ids, clicks, messages, variants};
 use crate::{Store, codes, conversions, creation, receipts, spellings, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
@@ -37,7 +37,7 @@ const REMOVALS: [Sql; 7] = [
 /// Locks links until the end of the transaction. All transactions lock links in the order of their
 /// ids. Only what deletion needs is read: a link whose other columns are not valid can be deleted.
 pub(super) const LOCK: Sql = sql!(
-    "SELECT id, revision, created_at, tags, upload_id FROM links WHERE id",
+    "SELECT id, revision, created_at, tags, upload_id, coalesce(campaign_id, 0) AS campaign_id FROM links WHERE id",
     IN_NUMBERS,
     " ORDER BY id",
     FOR_UPDATE
@@ -52,14 +52,18 @@ pub(super) const REMOVED: Sql = sql!(
 impl Store {
     /// Deletes links that still have the given revision, with what belongs to them, and removes
     /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
-    /// [`Store::free_codes`]. Returns the number of deleted links.
+    /// [`Store::free_codes`]. Returns the number of deleted links. With visits in ClickHouse, this asks it which of those with
+    /// receipts were clicked.
     pub async fn delete_links(
         &self,
         links: Vec<(Code, u64)>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.run_tx("delete links", (links, now), |db, (links, now)| {
-            Box::pin(delete(db, links, *now))
+        let codes: Vec<Code> = links.iter().map(|(code, _)| *code).collect();
+        let clicked = self.clicked_with_receipts(codes).await?;
+        let args = (links, clicked, now);
+        self.run_tx("delete links", args, |db, (links, clicked, now)| {
+            Box::pin(delete(db, links, clicked, *now))
         })
         .await
     }
@@ -116,6 +120,7 @@ impl Store {
 async fn delete(
     db: &mut Db<'_>,
     links: &[(Code, u64)],
+    clicked: &HashSet<Code>,
     now: Timestamp,
 ) -> Result<u64, sqlx::Error> {
     let codes: Vec<Code> = links.iter().map(|(code, _)| *code).collect();
@@ -133,9 +138,10 @@ async fn delete(
             row.get("created_at")?,
             tags,
             upload,
+            row.get("campaign_id")?,
         ))
     };
-    let mut dead: Vec<(i64, i64, i64, _, _)> = db.all(LOCK, args![ids], read).await?;
+    let mut dead: Vec<(i64, i64, i64, _, _, i64)> = db.all(LOCK, args![ids], read).await?;
     // Another transaction may have changed one meanwhile.
     dead.retain(|(id, revision, ..)| seen[id].1.cast_signed() == *revision);
     if dead.is_empty() {
@@ -156,18 +162,20 @@ async fn delete(
         ")"
     );
     db.run(limits, &values[..1]).await?;
+    let clicked = dead.iter().filter(|(id, ..)| clicked.contains(&seen[id].0));
+    messages::keep(db, clicked.map(|(id, .., campaign)| (*campaign, *id))).await?;
     clicks::remove(db, &ids).await?;
     for statement in variants::REMOVALS.into_iter().chain(REMOVALS) {
         db.run(statement, &values[..1]).await?;
     }
-    let tags = dead.iter().flat_map(|(id, _, created_at, tags, _)| {
+    let tags = dead.iter().flat_map(|(id, _, created_at, tags, ..)| {
         let tags = tags.iter();
         tags.map(|tag| [tag.into(), (*created_at).into(), (*id).into()])
     });
     tags::remove_rows(db, tags.collect()).await?;
     let moments = dead.iter();
     let moments =
-        moments.filter_map(|(_, _, created_at, _, upload)| Some(((*upload)?, *created_at)));
+        moments.filter_map(|(_, _, created_at, _, upload, _)| Some(((*upload)?, *created_at)));
     uploads::remove(db, moments).await?;
     let counted = dead.iter();
     let counted = counted.map(|(id, _, created_at, ..)| (&seen[id].0, *created_at));

@@ -80,7 +80,7 @@ pub use shared::errors;
 pub use shortlink_clickhouse::check_url as check_visits_url;
 pub use targets::TargetSearch;
 pub use uploads::UploadEnd;
-pub use visits::{AgentsPass, MOST_CLICKED_MESSAGES};
+pub use visits::AgentsPass;
 pub use walks::{Found, Part, Pass, Share, Walk};
 pub use webhooks::events::StoredEvent;
 pub use webhooks::{Delivered, SettingsEditor, WebhookChange, WebhookChanged};

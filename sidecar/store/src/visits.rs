@@ -1,7 +1,6 @@
 //! Rows that both stores derive from visits before they write them.
 
 mod agents;
-mod by_network;
 pub(crate) mod click_ids;
 pub(crate) mod clicks;
 mod counts;
@@ -14,6 +13,7 @@ mod first_clicks;
 mod keeping;
 mod listing;
 mod marks;
+pub(crate) mod messages;
 mod moves;
 mod moving;
 mod network_minutes;
@@ -29,7 +29,6 @@ pub(crate) mod variants;
 mod watch;
 
 pub use agents::AgentsPass;
-pub use by_network::MOST_CLICKED_MESSAGES;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -48,6 +48,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0036_people",
     "0038_refunds",
     "0039_visit_marks",
+    "0040_clicked_messages",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

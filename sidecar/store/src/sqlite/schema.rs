@@ -51,6 +51,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0041_people",
     "0043_refunds",
     "0044_visit_marks",
+    "0045_clicked_messages",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -1,4 +1,5 @@
-//! Clicks of links and of campaigns: as all visits together show them, whatever happened to those.
+//! Clicks of links and of campaigns, and clicked messages: as all visits and receipts together show them, whatever happened
+//! to those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use secrecy::ExposeSecret;
 use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::link::{Change, Destination, Link, ParameterValues};
 use shortlink_core::ports::{LinkClicks, Listing, TimeSpan};
+use shortlink_core::receipt::{DeliveryReceipt, ReceiptOf, ReceiptOutcome, ReceiptStatus};
 use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
@@ -29,6 +31,7 @@ in_every_store_of_visits! {
     retention_leaves_clicks_and_they_are_corrected_afterwards,
     a_deleted_link_stays_counted_in_its_campaign,
     clicks_of_stored_visits_are_counted_by_the_migration,
+    clicked_messages_are_counted_by_the_migration,
     links_are_listed_by_whether_they_were_clicked,
 }
 
@@ -46,8 +49,14 @@ struct Scene {
     deleted: BTreeSet<Code>,
     /// Links that had clicks when they were deleted, by campaign and hour.
     left: BTreeMap<(CampaignId, i64), u64>,
+    /// The last status of each message whose link exists.
+    messages: BTreeMap<Code, Status>,
+    /// The messages whose links were deleted, by campaign, network and status, and those that were clicked.
+    left_messages: BTreeMap<(CampaignId, String, ReceiptStatus), [u64; 2]>,
     sequence: u64,
 }
+
+type Status = (Timestamp, ReceiptStatus, String);
 
 type Clicks = BTreeMap<String, LinkClicks>;
 
@@ -82,6 +91,8 @@ impl Scene {
             codes,
             deleted: BTreeSet::new(),
             left: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            left_messages: BTreeMap::new(),
             sequence: 0,
         }
     }
@@ -101,6 +112,34 @@ impl Scene {
             .collect();
         visits.shuffle(random);
         visits
+    }
+
+    /// Receipts of some links that exist, in any order.
+    fn receipts(&mut self, random: &mut StdRng, most: usize) -> Vec<DeliveryReceipt> {
+        let links = self.codes.clone();
+        let receipts = (0..random.random_range(1..=most)).filter_map(|_| {
+            let code = *links.choose(random).expect("some");
+            let after = SignedDuration::from_secs(random.random_range(0..20));
+            let status = (
+                moment(FIRST_DAY) + after,
+                *ReceiptStatus::ALL.choose(random).expect("some"),
+                (*["", "Alpha", "Beta"].choose(random).expect("some")).to_owned(),
+            );
+            if self.deleted.contains(&code) {
+                return None;
+            }
+            let known = self.messages.entry(code).or_insert_with(|| status.clone());
+            *known = status.clone().max(known.clone());
+            let (at, status, network) = status;
+            Some(DeliveryReceipt {
+                of: ReceiptOf::Code(code),
+                at,
+                is_timed: true,
+                status,
+                network,
+            })
+        });
+        receipts.collect()
     }
 
     /// The clicks of all links by all stored visits.
@@ -141,6 +180,27 @@ impl Scene {
             }
             assert_eq!(first_clicks(&self.fixture.store, *id).await, hours, "{id}");
         }
+        self.check_messages(&expected).await;
+    }
+
+    async fn check_messages(&self, clicks: &Clicks) {
+        let mut expected = self.left_messages.clone();
+        for (code, (_, status, network)) in &self.messages {
+            if let Some(id) = self.campaign_of(code.as_str()) {
+                let of = expected.entry((id, network.clone(), *status)).or_default();
+                of[0] += 1;
+                of[1] += u64::from(clicks.contains_key(code.as_str()));
+            }
+        }
+        let mut counted = BTreeMap::new();
+        for id in &self.campaigns {
+            let counts = self.fixture.store.count_receipts(*id).await;
+            for it in counts.expect("a store") {
+                let clicked = it.clicked.expect("few clicks");
+                counted.insert((*id, it.network, it.status), [it.messages, clicked]);
+            }
+        }
+        assert_eq!(counted, expected);
     }
 
     async fn delete(&mut self, random: &mut StdRng) {
@@ -148,10 +208,16 @@ impl Scene {
         if self.deleted.contains(&code) {
             return;
         }
-        if let Some(clicks) = self.expected().await.get(code.as_str())
-            && let Some(id) = self.campaign_of(code.as_str())
-        {
-            *self.left.entry((id, hour_of(clicks.first_at))).or_default() += 1;
+        let clicks = self.expected().await.get(code.as_str()).copied();
+        let message = self.messages.remove(&code);
+        if let Some(id) = self.campaign_of(code.as_str()) {
+            if let Some(clicks) = clicks {
+                *self.left.entry((id, hour_of(clicks.first_at))).or_default() += 1;
+            }
+            if let Some((_, status, network)) = message {
+                let of = self.left_messages.entry((id, network, status)).or_default();
+                *of = [of[0] + 1, of[1] + u64::from(clicks.is_some())];
+            }
         }
         let store = &self.fixture.store;
         let deleted = store.delete_links(vec![(code, 1)], moment(NOW)).await;
@@ -234,6 +300,12 @@ fn verdicts(random: &mut StdRng, visits: Vec<StoredVisit>) -> Vec<(StoredVisit, 
     judged.collect()
 }
 
+async fn keep_receipts(store: &Store, receipts: Vec<DeliveryReceipt>) {
+    let outcomes = store.keep_receipts(receipts, None).await;
+    let outcomes = outcomes.expect("a store");
+    assert!(!outcomes.contains(&ReceiptOutcome::Unknown));
+}
+
 async fn reclassify(store: &Store, verdicts: Vec<(StoredVisit, Verdict)>) {
     let done = store.reclassify_visits(verdicts, None, moment(NOW)).await;
     done.expect("a store");
@@ -264,13 +336,17 @@ fn early(random: &mut StdRng) -> Timestamp {
 
 async fn clicks_are_those_of_all_visits(fixture: Fixture) {
     let mut scene = Scene::new(fixture).await;
-    for seed in 0..60 {
+    for seed in 0..80 {
         let random = &mut StdRng::seed_from_u64(seed);
         let store = Arc::clone(&scene.stores[random.random_range(0..2)]);
-        match random.random_range(0..20) {
+        match random.random_range(0..26) {
             0..8 => {
                 let visits = scene.visits(random, 60);
                 keep(&store, visits).await;
+            }
+            20.. => {
+                let receipts = scene.receipts(random, 12);
+                keep_receipts(&store, receipts).await;
             }
             8..16 => {
                 let mut visits = all_visits(&store).await;
@@ -311,7 +387,7 @@ async fn clicks_are_exact_while_several_store_correct_and_erase(fixture: Fixture
     for round in 0..8 {
         let known = all_visits(&scene.fixture.store).await;
         let mut tasks = Vec::new();
-        for lane in 0..6 {
+        for lane in 0..8 {
             let store = Arc::clone(&scene.stores[lane % 2]);
             // Visits of one batch are stored by several, as after a crash.
             let batch = scene.visits(random, 120);
@@ -321,12 +397,18 @@ async fn clicks_are_exact_while_several_store_correct_and_erase(fixture: Fixture
             let judged = verdicts(random, visits);
             let some: Vec<Code> = scene.codes.sample(random, 3).copied().collect();
             let until = early(random);
+            let portions = if lane < 6 { 0 } else { 8 };
+            let receipts: Vec<_> = (0..portions).map(|_| scene.receipts(random, 12)).collect();
             tasks.push(tokio::spawn(async move {
                 match lane {
                     0..3 => _ = keep(&store, batch).await,
                     3 | 4 => reclassify(&store, judged).await,
-                    _ if round % 2 == 1 => _ = erase_visits(&store, &some, until).await,
-                    _ => {}
+                    5 if round % 2 == 1 => _ = erase_visits(&store, &some, until).await,
+                    _ => {
+                        for some in receipts {
+                            keep_receipts(&store, some).await;
+                        }
+                    }
                 }
             }));
         }
@@ -501,6 +583,28 @@ async fn clicks_of_stored_visits_are_counted_by_the_migration(fixture: Fixture) 
     };
     let undone = format!(
         "DROP TABLE link_clicks; DROP TABLE campaign_clicks; \
+         DELETE FROM _sqlx_migrations WHERE version = {number}"
+    );
+    scene.fixture.execute(&undone).await;
+    let applied = crate::migrate(&scene.fixture.options, &KEY).await;
+    assert_eq!(applied.expect("a good database"), 1);
+    scene.check().await;
+}
+
+async fn clicked_messages_are_counted_by_the_migration(fixture: Fixture) {
+    let mut scene = Scene::new(fixture).await;
+    let random = &mut StdRng::seed_from_u64(4);
+    let visits = scene.visits(random, 60);
+    keep(&scene.fixture.store, visits).await;
+    let receipts = scene.receipts(random, 60);
+    keep_receipts(&scene.fixture.store, receipts).await;
+    scene.check().await;
+    let number = match Scheme::of(scene.fixture.options.url.expose_secret()).expect("a scheme") {
+        Scheme::Sqlite => 45,
+        Scheme::Postgres => 40,
+    };
+    let undone = format!(
+        "ALTER TABLE receipt_counts DROP COLUMN clicked; \
          DELETE FROM _sqlx_migrations WHERE version = {number}"
     );
     scene.fixture.execute(&undone).await;

@@ -2,9 +2,9 @@
 //!
 //! A link has a row in `link_clicks` if and only if it has a human visit that is not erased. `campaign_clicks` has the
 //! number of rows that a campaign has got, by the hour of the first click: the clicks of a campaign are read without its
-//! links. Both change in the transaction that stores, corrects or erases visits. All transactions lock rows of links in
-//! the order of their campaigns and keys, behind the counts of visits and before the rows of campaigns. With visits in
-//! ClickHouse, clicks are there ([`super::sink`]).
+//! links. Both change in the transaction that stores, corrects or erases visits, with the clicked messages
+//! ([`super::messages`]). All transactions lock rows of links in the order of their campaigns and keys, behind the counts
+//! of visits and before the rows of campaigns. With visits in ClickHouse, clicks are there ([`super::sink`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -16,6 +16,7 @@ use vocabulary::Code;
 
 use super::counts::LINK;
 use super::erasure::overwrite;
+use super::messages;
 use super::{ALL, HOUR_MS, LinkKey, OF_LINKS, Taken};
 use crate::Scheme;
 use crate::db::Db;
@@ -93,6 +94,38 @@ impl Hours {
     }
 }
 
+/// Changes of campaigns by the clicks of their links.
+struct Changes<'a> {
+    hours: Hours,
+    messages: messages::Changes<'a>,
+}
+
+impl<'a> Changes<'a> {
+    /// Begins before rows of links in some campaigns, or in [`ALL`], are locked or stored.
+    async fn of(
+        db: &mut Db<'_>,
+        campaigns: impl Iterator<Item = i64>,
+    ) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            hours: Hours::default(),
+            messages: messages::Changes::of(db, campaigns).await?,
+        })
+    }
+
+    /// Notes that a link's first click was at a time, and is at another one or at none.
+    fn moved(&mut self, place: Place<'a>, from: i64, to: Option<i64>) {
+        self.hours.moved(place.0, from, to);
+        if to.is_none() {
+            self.messages.add(place, -1);
+        }
+    }
+
+    async fn store(self, db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+        self.hours.store(db).await?;
+        self.messages.store(db).await
+    }
+}
+
 /// Counts the human ones among visits that were just stored. Returns the links whose first human visit is one of them, if
 /// that is wanted.
 pub(super) async fn add<'a>(
@@ -107,9 +140,9 @@ pub(super) async fn add<'a>(
             new.add(place, visit.at.as_millisecond());
         }
     }
-    let mut hours = Hours::default();
-    let first = add_some(db, &new, &mut hours, wants_first).await?;
-    hours.store(db).await?;
+    let mut changes = Changes::of(db, new.0.keys().map(|place| place.0)).await?;
+    let first = add_some(db, &new, &mut changes, wants_first).await?;
+    changes.store(db).await?;
     Ok(first)
 }
 
@@ -119,8 +152,8 @@ const NEW: &str = table!("new": 1 "campaign_id" "bigint", 2 "link" "text", 3 "fi
 
 /// The change of first clicks when rows are added: how many come into an hour of a campaign, and each that moves there
 /// from a later time. SQLite, which has one writer, is asked before; in PostgreSQL this is the addition. A row that has no
-/// visits but the added ones is new; with the last parameter, each of these shows its link. The first time of others stays
-/// for now, so that the one before shows.
+/// visits but the added ones is new; with the parameter `$6`, each of these shows its link, otherwise each in the campaigns
+/// of `$7`. The first time of others stays for now, so that the one before shows.
 const FIRST: Sql = sql!(
     "WITH new AS MATERIALIZED (SELECT {campaign_id, link, first_at|*} FROM ",
     NEW,
@@ -133,8 +166,9 @@ const FIRST: Sql = sql!(
      changed AS (SELECT new.*, CASE WHEN stored.visits > new.visits THEN stored.first_at END AS before FROM new \
      JOIN stored ON stored.campaign_id = new.campaign_id AND stored.code = new.link \
      WHERE stored.visits = new.visits OR new.first_at < stored.first_at)} \
-     SELECT campaign_id, CASE WHEN $6{|::boolean} THEN link END AS link, min(first_at) AS first_at, NULL AS before, \
-     count(*) AS links FROM changed WHERE before IS NULL GROUP BY 1, 2, first_at / 3600000 \
+     SELECT campaign_id, CASE WHEN $6{|::boolean} \
+     OR campaign_id{ IN (SELECT value FROM json_each($7))| = ANY($7::bigint[])} THEN link END AS link, \
+     min(first_at) AS first_at, NULL AS before, count(*) AS links FROM changed WHERE before IS NULL GROUP BY 1, 2, first_at / 3600000 \
      UNION ALL SELECT campaign_id, link, first_at, before, 1 FROM changed WHERE before IS NOT NULL"
 );
 
@@ -142,7 +176,7 @@ const FIRST: Sql = sql!(
 async fn add_some<'a>(
     db: &mut Db<'_>,
     new: &ByLink<'a>,
-    hours: &mut Hours,
+    changes: &mut Changes<'a>,
     wants_first: bool,
 ) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     if new.0.is_empty() {
@@ -167,16 +201,25 @@ async fn add_some<'a>(
     };
     let mut values = db.table(rows());
     values.push(wants_first.into());
+    values.push(changes.messages.campaigns().into());
     let changed: Vec<Changed> = db.all(FIRST, &values, read).await?;
     let first = changed.iter().filter(|it| it.before.is_none());
     let first = first.filter_map(|it| Some((it.campaign, it.link.as_ref()?.key())));
     let first: HashSet<Place<'_>> = first.collect();
     let first = new.0.keys().filter(|place| first.contains(place));
-    let first = first.map(|(_, key)| *key).collect();
+    let mut first: Vec<LinkKey<'a>> = first
+        .map(|place| {
+            changes.messages.add(*place, 1);
+            place.1
+        })
+        .collect();
+    if !wants_first {
+        first.clear();
+    }
     for it in &changed {
-        hours.add(it.campaign, it.first_at, it.links);
+        changes.hours.add(it.campaign, it.first_at, it.links);
         if let Some(before) = it.before {
-            hours.add(it.campaign, before, -1);
+            changes.hours.add(it.campaign, before, -1);
         }
     }
     if is_sqlite {
@@ -265,11 +308,12 @@ pub(super) async fn correct<'a>(
 ) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
     let (mut more, less) = changes(visits);
     let changed: BTreeSet<Place<'_>> = more.0.keys().chain(less.0.keys()).copied().collect();
+    let mut changes = Changes::of(db, changed.iter().map(|place| place.0)).await?;
     let stored = lock(db, &changed).await?;
     let weighed = Weighed::of(&stored, &mut more, &less);
-    let (mut hours, mut rows) = (Hours::default(), Rows::default());
+    let mut rows = Rows::default();
     for (place, stored, clicks) in weighed.known {
-        rows.set(place, &stored, clicks, &mut hours);
+        rows.set(place, &stored, clicks, &mut changes);
     }
     // Those that are left have no row yet.
     let missing = of_links(db, more).await?;
@@ -283,11 +327,11 @@ pub(super) async fn correct<'a>(
     for it in unknown {
         let counted = counted.get(&it.place).copied();
         let clicks = it.settled(counted, last.get(&it.place.1).copied());
-        rows.set(it.place, &it.stored, Some(clicks), &mut hours);
+        rows.set(it.place, &it.stored, Some(clicks), &mut changes);
     }
     rows.store(db).await?;
-    let first = add_some(db, &missing, &mut hours, wants_first).await?;
-    hours.store(db).await?;
+    let first = add_some(db, &missing, &mut changes, wants_first).await?;
+    changes.store(db).await?;
     Ok(first)
 }
 
@@ -380,10 +424,10 @@ impl<'a> Rows<'a> {
         (campaign, key): Place<'a>,
         stored: &Clicks,
         clicks: Option<Clicks>,
-        hours: &mut Hours,
+        changes: &mut Changes<'a>,
     ) {
         let first_at = clicks.map(|it| it.first_at);
-        hours.moved(campaign, stored.first_at, first_at);
+        changes.moved((campaign, key), stored.first_at, first_at);
         match clicks {
             Some(clicks) if clicks == *stored => {}
             Some(clicks) => self.changed.push(values(campaign, key, &clicks)),
@@ -551,18 +595,20 @@ pub(super) async fn recount(
             .into_iter()
             .map(|(key, (campaign, _))| (campaign, key)),
     );
-    let stored = lock(db, &all.collect()).await?;
+    let all: BTreeSet<Place<'_>> = all.collect();
+    let mut changes = Changes::of(db, all.iter().map(|place| place.0)).await?;
+    let stored = lock(db, &all).await?;
     let keys = stored.iter().map(|((_, key), _)| *key).collect();
     let counted = count(db, &keys, until.saturating_add(1)).await?;
-    let (mut rows, mut hours) = (Rows::default(), Hours::default());
+    let mut rows = Rows::default();
     for (place, stored) in &stored {
-        rows.set(*place, stored, counted.get(place).copied(), &mut hours);
+        rows.set(*place, stored, counted.get(place).copied(), &mut changes);
     }
     overwrite(db, true).await?;
     let done = rows.store(db).await;
     overwrite(db, false).await?;
     done?;
-    hours.store(db).await
+    changes.store(db).await
 }
 
 /// Deletes the rows of links that are being deleted, by their ids. Their campaigns still count them.

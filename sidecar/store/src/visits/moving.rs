@@ -14,7 +14,7 @@ use shortlink_core::visit::stored::StoredVisit;
 
 use super::reclassify::stored_visit;
 use super::sink::asked;
-use super::{ALL, EARLIER, HOUR_MS, clicks, listing, marks};
+use super::{ALL, EARLIER, HOUR_MS, clicks, listing, marks, messages};
 use crate::db::Db;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, invalid};
@@ -354,6 +354,7 @@ async fn settle(db: &mut Db<'_>, moved: Moved) -> Result<bool, sqlx::Error> {
         db.run(back, &[]).await?;
         return Ok(false);
     }
+    messages::leave(db).await?;
     for sql in [
         sql!("{DELETE FROM|TRUNCATE} visits"),
         sql!("{DELETE FROM|TRUNCATE} visit_link_hours"),

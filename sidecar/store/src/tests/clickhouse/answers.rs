@@ -13,6 +13,7 @@ use shortlink_core::ports::{
     CountQuery, Counted, Dimension, Hours, Intervals, KeptVisit, Listing, MAX_VERDICTS, TimeSpan,
     VisitListing,
 };
+use shortlink_core::receipt::{DeliveryReceipt, ReceiptOf, ReceiptStatus};
 use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Device, DeviceKind, Versioned};
@@ -65,6 +66,15 @@ impl Pair {
                     .and_then(|()| (place as u64).try_into().ok());
                 create(store, new).await;
             }
+            let receipts = codes.iter().take(40).map(|code| DeliveryReceipt {
+                of: ReceiptOf::Code(*code),
+                at: moment(FIRST_DAY),
+                is_timed: true,
+                status: ReceiptStatus::Delivered,
+                network: String::new(),
+            });
+            let kept = store.keep_receipts(receipts.collect(), None).await;
+            assert_eq!(kept.expect("a store").len(), 40);
         }
         Self {
             sql,
@@ -114,6 +124,10 @@ impl Pair {
         for id in &self.campaigns {
             self.same("first clicks", async |store| {
                 store.first_clicks(*id).await.expect("a store")
+            })
+            .await;
+            self.same("receipts", async |store| {
+                store.count_receipts(*id).await.expect("a store")
             })
             .await;
             self.same("recipients", async |store| {

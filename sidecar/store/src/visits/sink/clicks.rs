@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// The clicks of those of some links that have any, each with the place of its link.
-    pub(in super::super) async fn sunk_clicks(
+    pub(crate) async fn sunk_clicks(
         &self,
         sink: &ClickHouse,
         codes: &[Code],
