@@ -46,6 +46,17 @@ class Service:
         )
         return done.stdout
 
+    def change(self, statements):
+        """Has statements run in the database, with the column that the clicks of links have there."""
+        url = self.environment["DATABASE_URL"]
+        is_sqlite = url.startswith("sqlite:")
+        text = "; ".join(statements).format(key="id" if is_sqlite else "code") + ";"
+        if is_sqlite:
+            words = ["sqlite3", "-cmd", ".timeout 60000", url.removeprefix("sqlite:"), text]
+        else:
+            words = ["psql", "-qX", "-v", "ON_ERROR_STOP=1", "-c", text + " ANALYZE;", url]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
     def cpu(self):
         """What the sidecar, Redis and PostgreSQL have taken."""
         postgres = self.built.postgres

@@ -15,6 +15,7 @@ mod links;
 mod members;
 mod messages;
 mod receipts;
+mod search;
 mod session;
 mod show;
 mod stats;
@@ -46,6 +47,18 @@ pub enum RemoteCommand {
     Jobs(Remote<jobs::JobsCommand>),
     /// Send events of a running service to endpoints, over its API.
     Webhooks(Remote<webhooks::WebhooksCommand>),
+    /// Find links and campaigns of a running service by any text, over its API: a code, a short URL, an external id, a tag,
+    /// words of targets and notes, or the begin of one of these.
+    ///
+    /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client
+    /// settings.
+    Search {
+        /// The text.
+        text: String,
+        #[command(flatten)]
+        /// The service.
+        client: ClientArguments,
+    },
     /// Show visit statistics of a running service, over its API.
     Stats(Remote<stats::StatsCommand>),
     /// Show how many codes of each length a running service uses, over its API.
@@ -106,6 +119,7 @@ impl RemoteCommand {
                 command.run(&Session::new(&client)?).await?;
             }
             Self::Codes(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
+            Self::Search { text, client } => search::run(&Session::new(&client)?, &text).await?,
             Self::Codespace { client } => codespace::run(&Session::new(&client)?).await?,
         }
         Ok(ExitCode::SUCCESS)

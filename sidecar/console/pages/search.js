@@ -1,14 +1,13 @@
-// Finds links and campaigns by what a user remembers of them. Each question is answered by an index of the database.
+// Finds links and campaigns by what a user remembers of them.
 
 import { get, notice, part } from '../api.js';
-import { h, isWeb } from '../dom.js';
+import { h } from '../dom.js';
 import { badge } from '../format.js';
 import { t } from '../i18n.js';
 import { sheet } from '../parts.js';
-import { campaigns } from '../suggestions.js';
 import { table } from '../table.js';
 
-/** The number of links that are shown by each property. */
+/** The number of links that an answer has by each member. */
 const SHOWN = 10;
 
 /** The code that a text has in it: itself, or the end of a short URL. */
@@ -17,45 +16,38 @@ function codeOf(text) {
   return /^[-0-9A-Za-z_]{1,64}$/.test(code) ? code : null;
 }
 
-/** An answer; an empty one where the text cannot be such a property, nothing has it, or the service has no such index. */
-async function found(call) {
-  const answer = await part(call);
-  return [400, 404, 409, 422].includes(answer.failure?.status) ? { missed: answer.failure } : answer;
-}
+/** The members that links are found by, each with the values of a link by which a list can be filtered. */
+const MEMBERS = {
+  shortCode: () => [],
+  externalId: (link) => [link.externalId],
+  tag: (link) => link.tags,
+  longUrl: (link) => [link.longUrl],
+  note: () => [],
+};
 
 /** The page. */
-export async function show({ heading, at, may }) {
+export async function show({ heading, at }) {
   const text = (new URLSearchParams(location.search).get('q') ?? '').trim();
   const title = t('search.title', { text });
-  const code = codeOf(text);
-  // Tags are mostly in small letters.
-  const tags = [...new Set([text, text.toLowerCase()])].map((tag) => ['tag', tag]);
-  const by = isWeb(text) ? [['longUrl', text]] : [...tags, ['externalId', text]];
-  const [own, known, ...lists] = await Promise.all([
-    code ? found(() => get(`/v1/links/${code}`)) : {},
-    campaigns(may),
-    ...by.map((pair) => found(() => get(`/v1/links?${new URLSearchParams([pair, ['limit', SHOWN]])}`))),
-  ]);
-  const unindexed = lists.find(({ missed }) => missed?.status === 409);
-  const failed = [own, ...lists].find(({ failure }) => failure);
-  const named = known.all.filter(({ name, externalId }) =>
-    name.toLowerCase().includes(text.toLowerCase()) || externalId === text);
+  const { failure, links = [], campaigns = [] } = await part(() => get(`/v1/search?${new URLSearchParams({ q: text })}`));
   const parts = [
-    failed && notice(failed.failure),
-    own.shortCode && group('search.code', 'code', table([own], { at })),
-    named.length > 0 && group('campaigns', 'campaign', h('ul', {}, named.slice(0, SHOWN).map(({ id, name, state }) =>
+    failure && notice(failure),
+    campaigns.length > 0 && group('campaigns', 'campaign', h('ul', {}, campaigns.map(({ id, name, state }) =>
       h('li', {}, h('a', { href: at(`/campaigns/${id}`) }, name), ' ', badge(state))))),
-    ...lists.map(({ links = [], nextCursor }, place) => links.length > 0 && group(`search.${by[place][0]}`, by[place][0],
-      table(links, { at }),
-      nextCursor && h('p', {}, h('a', { href: at(`/links?${new URLSearchParams([by[place]])}`) }, t('overview.all'))))),
+    ...Object.entries(MEMBERS).map(([member, values]) => {
+      const some = links.filter(({ foundBy }) => foundBy === member).map(({ link }) => link);
+      const isWhole = some.length === SHOWN && some.every((link) => values(link).includes(text));
+      return some.length > 0 && group(`search.${member}`, member, table(some, { at }),
+        isWhole && h('p', {}, h('a', { href: at(`/links?${new URLSearchParams([[member, text]])}`) }, t('overview.all'))));
+    }),
   ].filter(Boolean);
   if (parts.length === 0) {
+    const code = codeOf(text);
     parts.push(h('div', { class: 'sheet empty' }, h('p', {}, t('search.none')), h('p', {}, t('search.hint')),
-      unindexed && h('p', {}, unindexed.missed.problem.detail),
       code && h('p', {}, h('a', { href: at(`/links/${code}`) }, t('search.why', { code })))));
   }
   return { title, parts: [heading(title), ...parts] };
 }
 
-/** The results by one property. */
+/** The results by one member. */
 const group = (title, by, ...shown) => h('div', { 'data-found': by, class: 'stack' }, sheet(t(title), shown));

@@ -26,6 +26,7 @@ pub mod query;
 pub mod receipt;
 pub mod records;
 pub mod revised;
+pub mod search;
 pub mod short_url;
 pub mod sign_in;
 pub mod store_error;

@@ -43,6 +43,7 @@ mod requests;
 mod resolve;
 mod router;
 mod rows;
+mod search;
 mod stalls;
 mod stats;
 mod variants;

@@ -441,21 +441,27 @@ async fn list(
     let next = next.or(page.read_to);
     let next_cursor =
         next.map(|it| cursor::encode(cursor::LINKS, cursor::Dated(it.created_at, it.code)));
-    let bases = &domains.bases;
-    let campaigns = Campaigns::of(&app, &links).await?;
+    let links = bodies(&app, &domains, &links).await?;
+    Ok(Json(PageBody { links, next_cursor }))
+}
+
+/// Describes links with their visits, in their order.
+pub(super) async fn bodies(
+    app: &App,
+    domains: &Domains,
+    links: &[Link],
+) -> Result<Vec<LinkBody>, Problem> {
+    let campaigns = Campaigns::of(app, links).await?;
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
     let totals = app.listings.visit_totals(&codes).await?;
     let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
     let clicks = app.listings.link_clicks(&codes).await?;
     let clicks: HashMap<Code, LinkClicks> = clicks.into_iter().collect();
-    let links = links
-        .iter()
-        .map(|link| {
-            let body = LinkBody::new(link, campaigns.of_link(link), now, bases);
-            body.visited(totals.get(&link.code), clicks.get(&link.code))
-        })
-        .collect();
-    Ok(Json(PageBody { links, next_cursor }))
+    let bodies = links.iter().map(|link| {
+        let body = body(link, app, domains, &campaigns);
+        body.visited(totals.get(&link.code), clicks.get(&link.code))
+    });
+    Ok(bodies.collect())
 }
 
 /// `GET /v1/links/{code}/history`: the changes of a link, the latest first.

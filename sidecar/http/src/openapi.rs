@@ -14,7 +14,8 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
-    keys, links, live, metrics, people, qr, reports, resolve, stats, variants, visits, webhooks,
+    keys, links, live, metrics, people, qr, reports, resolve, search, stats, variants, visits,
+    webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -93,6 +94,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("links", codespace::operations()),
         ("links", batch::operations()),
         ("links", links::operations()),
+        ("links", search::operations()),
         ("links", explain::operations()),
         ("links", qr::operations()),
         ("links", bulk::operations()),

@@ -30,6 +30,7 @@ mod receipts;
 mod reports;
 mod requests;
 mod rules;
+mod search;
 mod targets;
 mod variants;
 mod visitors;

@@ -8,7 +8,7 @@ pub(crate) use shortlink_api::words::{
 };
 use shortlink_api::words::{one_of, split, word};
 use shortlink_core::bulk::{BulkAction, BulkState};
-use shortlink_core::ports;
+use shortlink_core::{ports, search};
 
 word! {
     /// Action of a job for each of its links.
@@ -24,6 +24,11 @@ word! {
     /// State of a short domain. New short URLs are on `active` domains; `serving` domains only redirect;
     /// `retired` ones do not.
     pub(crate) DomainState: one_of(split(vocabulary::domains::DomainState::NAMES))
+}
+
+word! {
+    /// Member of a link that has the text.
+    pub(crate) FoundBy: one_of(split(search::FoundBy::NAMES))
 }
 
 word! {

@@ -9,7 +9,7 @@ use rand::CryptoRng;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{StoreError, VisitQueue};
 use shortlink_core::visit::visitor::KeyRing;
-use shortlink_store::Store;
+use shortlink_store::{Admission, Store};
 
 use crate::codes::pool::PooledCodes;
 use crate::codes::strategy::DrawError;
@@ -22,7 +22,7 @@ pub const EVERY: Duration = Duration::from_secs(60);
 /// The interval at which the pool of codes is filled.
 pub const FILL_EVERY: Duration = Duration::from_secs(1);
 
-/// The interval at which the search by target is checked for links that it lacks.
+/// The interval at which the searches by target and by words are checked for links that they lack.
 pub const FIND_EVERY: Duration = Duration::from_secs(10);
 
 /// The number of links that a step examines.
@@ -78,6 +78,32 @@ impl Job for MissingTargets {
             true => Next::Rest,
             false => Next::Idle,
         })
+    }
+}
+
+/// Adds the words of links and campaigns from before the search, for [`Store::search_links`].
+pub struct MissingWords {
+    /// The store of the links.
+    pub store: Arc<Store>,
+    /// Chooses the links that get words.
+    pub admission: Arc<Admission>,
+}
+
+#[async_trait]
+impl Job for MissingWords {
+    type Error = StoreError;
+    const NAME: &'static str = "search";
+    const FAILURE: &'static str = "links are not prepared for the search; trying again";
+    const LEASE: Option<Duration> = Some(Duration::from_secs(60));
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let admission = Arc::clone(&self.admission);
+        Ok(
+            match self.store.fill_search(FILLED_TOGETHER, admission).await? {
+                true => Next::Rest,
+                false => Next::Idle,
+            },
+        )
     }
 }
 

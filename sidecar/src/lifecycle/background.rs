@@ -14,7 +14,9 @@ use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::codes::leases;
 use shortlink_service::domains::blocks::{self, WatchBlocks};
 use shortlink_service::drift::Inspector;
-use shortlink_service::housekeeping::{self, AbsentReaders, MissingTargets, OldKeys, OldResults};
+use shortlink_service::housekeeping::{
+    self, AbsentReaders, MissingTargets, MissingWords, OldKeys, OldResults,
+};
 use shortlink_service::jobs::{Claims, Job, Members, Next, Run, lanes};
 use shortlink_service::reclassify::{COUNT_PEOPLE_EVERY, People};
 use shortlink_service::reconcile::{self, Reconcile};
@@ -26,7 +28,7 @@ use shortlink_service::unvisited::{Expired, Unvisited};
 use shortlink_service::visits::{self, VisitWriter};
 use shortlink_service::webhooks::delivery::{self, Delivery};
 use shortlink_service::webhooks::expiry::{self, ReportExpired};
-use shortlink_store::ReplicaWatch;
+use shortlink_store::{Admission, ReplicaWatch};
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
@@ -93,6 +95,11 @@ impl Starter<'_> {
             };
             self.run(targets, housekeeping::FIND_EVERY);
         }
+        let words = MissingWords {
+            store: Arc::clone(store),
+            admission: Arc::new(Admission::of_walk()),
+        };
+        self.run(words, housekeeping::FIND_EVERY);
         if config.upkeep.rebuild {
             let refill = Refill {
                 claims: self.claims.clone(),

@@ -14,6 +14,7 @@ use shortlink_core::bulk::{
 use shortlink_core::ports::StoreError;
 use vocabulary::Code;
 
+use super::creation::Creation;
 use super::db::Db;
 use super::sql::{FOR_UPDATE, sql};
 use super::value::{Row, args, invalid};
@@ -98,9 +99,11 @@ impl Store {
     /// Does a step of a job; the last one if it is not running any more.
     pub async fn step_bulk_job(&self, id: u64, now: Timestamp) -> Result<BulkStep, StoreError> {
         self.erase_stored().await?;
-        self.run_tx("do a step of a job", (id, now), |db, (id, now)| {
-            Box::pin(step(db, *id, *now))
-        })
+        self.run_tx(
+            "do a step of a job",
+            (id, now, self.creation.clone()),
+            |db, (id, now, creation)| Box::pin(step(db, *id, *now, creation)),
+        )
         .await
     }
 
@@ -304,7 +307,12 @@ async fn lock(db: &mut Db<'_>, id: u64) -> Result<Option<(BulkJob, Place)>, sqlx
 }
 
 /// Does a step of a job; the last one if it is not running any more.
-async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx::Error> {
+async fn step(
+    db: &mut Db<'_>,
+    id: u64,
+    now: Timestamp,
+    creation: &Creation,
+) -> Result<BulkStep, sqlx::Error> {
     let last = BulkStep {
         is_last: true,
         ..BulkStep::default()
@@ -319,7 +327,7 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
     let mut step = BulkStep::default();
     let next = match place.phase {
         Phase::Count => Some(steps::count(db, &mut job, place).await?),
-        Phase::Links => steps::work(db, &mut job, place, &mut step, now).await?,
+        Phase::Links => steps::work(db, &mut job, place, &mut step, now, creation).await?,
         Phase::Visits => Some(steps::erase_campaign(db, &mut job, place, now).await?),
         Phase::Bury => Some(steps::bury(db, &job, place).await?),
     };

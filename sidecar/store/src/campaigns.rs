@@ -14,7 +14,7 @@ use super::db::Db;
 use super::sql::{FOR_UPDATE, IN_NUMBERS, IN_TEXTS, Sql, sql};
 use super::value::{Row, Value, args, invalid};
 use super::webhooks::events::{self, NewEvent};
-use super::{Store, audit, defaults};
+use super::{Store, audit, defaults, search};
 
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, target, parameters, redirect_status, forward_query, revision, \
@@ -122,6 +122,7 @@ async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx
         id,
         ..campaign.clone()
     };
+    search::replace_campaign(db, &created).await?;
     enqueue(db, &created, created.created_at).await?;
     let by = ChangedBy {
         key_id: Some(created_by.clone()),
@@ -158,6 +159,7 @@ async fn edit(
         );
         let values = [&values(campaign)[..], args![id]].concat();
         db.run(sql, &values).await?;
+        search::replace_campaign(db, campaign).await?;
     }
     if let CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign) = &edit {
         enqueue(db, campaign, campaign.updated_at).await?;
@@ -230,6 +232,36 @@ pub(super) async fn find_campaigns(
         read,
     )
     .await
+}
+
+/// Finds the latest of some campaigns; only those that were created with some API keys, if any are given.
+pub(super) async fn find_latest(
+    db: &mut Db<'_>,
+    ids: Vec<i64>,
+    created_by: Option<&[String]>,
+    limit: u32,
+) -> Result<Vec<Campaign>, sqlx::Error> {
+    let sql = sql!(
+        SELECT;
+        "campaigns WHERE id",
+        IN_NUMBERS,
+        " AND (CAST($2 AS bigint) = 1 OR created_by {IN (SELECT value FROM json_each($3))|= ANY($3::text[])}) \
+         ORDER BY id DESC LIMIT $4"
+    );
+    let is_of_all = i64::from(created_by.is_none());
+    let keys = created_by.unwrap_or_default().iter();
+    let keys: Vec<&str> = keys.map(String::as_str).collect();
+    db.all(sql, args![ids, is_of_all, keys, limit], read).await
+}
+
+/// Reads and locks the campaigns behind an id, in the order of their ids.
+pub(super) async fn lock_some(
+    db: &mut Db<'_>,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Campaign>, sqlx::Error> {
+    let sql = sql!(SELECT; "campaigns WHERE id > $1 ORDER BY id LIMIT $2", FOR_UPDATE);
+    db.all(sql, args![after, limit], read).await
 }
 
 /// The values of the [`CHANGEABLE`] columns.

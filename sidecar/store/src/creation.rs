@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use shortlink_core::link::Link;
@@ -10,13 +11,15 @@ use shortlink_core::ports::{
     Created, FoundOrCreated, Identity, Receipt, RequestDigest, StoreError, UsedUp,
 };
 use shortlink_core::target::Target;
+use vocabulary::Code;
 
 use super::db::Db;
 use super::quotas::{self, Quotas};
 use super::rows::{NewLink, ids_of};
+use super::search::Admission;
 use super::sql::{IN_NUMBERS, Sql, sql};
 use super::value::args;
-use super::{Scheme, Store, codes, digests, outbox, shared, spellings, tags, uploads};
+use super::{Scheme, Store, codes, digests, outbox, search, shared, spellings, tags, uploads};
 use crate::postgres::creation as postgres;
 use crate::sqlite::creation as sqlite;
 
@@ -28,6 +31,11 @@ pub(super) struct Creation {
     /// Set once this process has met a quota. Until then, a transaction in PostgreSQL reads the quotas with its last
     /// statement, which costs no turn; if there is one after all, it begins anew.
     has_quotas: Arc<AtomicBool>,
+    /// Chooses the links that are found by words.
+    admission: Arc<Admission>,
+    /// The codes of those that it has chosen among the links that are created. They are chosen before the transaction,
+    /// which can be repeated.
+    admitted: HashSet<Code>,
 }
 
 impl Creation {
@@ -36,6 +44,24 @@ impl Creation {
             finds_targets,
             ..Self::default()
         }
+    }
+
+    /// The manner for some links.
+    pub(super) fn of<'a>(&self, links: impl Iterator<Item = &'a Link> + Clone) -> Self {
+        let by_creator = links.clone().map(|link| (link.created_by.as_str(), link));
+        let admitted: HashSet<usize> = HashSet::from_iter(self.admit(by_creator));
+        let mut creation = self.clone();
+        if !admitted.is_empty() {
+            let codes = links.enumerate();
+            let codes = codes.filter(|(place, _)| admitted.contains(place));
+            creation.admitted = codes.map(|(_, link)| link.code).collect();
+        }
+        creation
+    }
+
+    /// The places of the links that are found by words; each is created or changed by an API key.
+    pub(super) fn admit<'a>(&self, links: impl Iterator<Item = (&'a str, &'a Link)>) -> Vec<usize> {
+        self.admission.admit(links, Instant::now())
     }
 }
 
@@ -56,7 +82,8 @@ impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let args = (links, self.creation.clone());
+        let creation = self.creation.of(links.iter());
+        let args = (links, creation);
         self.run_tx("store new links", args, |db, (links, creation)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
@@ -69,7 +96,8 @@ impl Store {
     /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them. Their
     /// codes may differ only by case from others: they are in use.
     pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let args = (links, self.creation.clone());
+        let creation = self.creation.of(links.iter());
+        let args = (links, creation);
         self.run_tx("store imported links", args, |db, (links, creation)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
@@ -89,7 +117,8 @@ impl Store {
         &self,
         links: Vec<(Link, Identity)>,
     ) -> Result<FoundOrCreated, StoreError> {
-        let args = (links, self.creation.clone());
+        let creation = self.creation.of(links.iter().map(|(link, _)| link));
+        let args = (links, creation);
         self.run_tx("find or store new links", args, |db, (links, creation)| {
             Box::pin(find_or_create(db, links, creation))
         })
@@ -213,6 +242,7 @@ async fn insert(
     let mut settled = Settled::default();
     if let Some(now) = rows.first().map(|row| row.link.updated_at) {
         tags::add(db, &with_ids(&rows)).await?;
+        add_words(db, &rows, creation).await?;
         uploads::add(db, rows.iter().map(|row| row.link)).await?;
         settled = settle(db, &rows, now).await?;
         let removed = std::mem::take(&mut settled.removed);
@@ -229,6 +259,20 @@ async fn insert(
         receipt: settled.receipt,
     };
     Ok((created, settled.limited))
+}
+
+/// Stores the words of those new links that are found by words.
+async fn add_words(
+    db: &mut Db<'_>,
+    rows: &[NewLink<'_>],
+    creation: &Creation,
+) -> Result<(), sqlx::Error> {
+    if creation.admitted.is_empty() {
+        return Ok(());
+    }
+    let rows = rows.iter();
+    let rows = rows.filter(|row| creation.admitted.contains(&row.link.code));
+    search::add(db, rows.map(|row| (row.id, row.link))).await
 }
 
 fn with_ids<'a>(rows: &[NewLink<'a>]) -> Vec<(i64, &'a Link)> {
@@ -287,6 +331,7 @@ async fn undo(
 ) -> Result<(), sqlx::Error> {
     db.run(DELETE, args![ids]).await?;
     db.run(spellings::RELEASE, args![ids]).await?;
+    db.run(search::REMOVE, args![ids]).await?;
     let mut removed = with_ids(rows);
     removed.retain(|(id, _)| ids.contains(id));
     tags::remove(db, &removed).await?;

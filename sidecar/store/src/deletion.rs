@@ -16,11 +16,11 @@ use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::texts::to_tags;
 use crate::value::{Row, args};
 use crate::visits::{click_ids, clicks, messages, variants};
-use crate::{Store, codes, conversions, creation, receipts, spellings, tags, uploads};
+use crate::{Store, codes, conversions, creation, receipts, search, spellings, tags, uploads};
 
 /// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
 /// their own columns.
-const REMOVALS: [Sql; 7] = [
+const REMOVALS: [Sql; 8] = [
     creation::DELETE,
     sql!(
         "DELETE FROM outbox WHERE first_id",
@@ -32,6 +32,7 @@ const REMOVALS: [Sql; 7] = [
     sql!("DELETE FROM link_conversions WHERE link_id", IN_NUMBERS),
     receipts::REMOVE,
     spellings::RELEASE,
+    search::REMOVE,
 ];
 
 /// Locks links until the end of the transaction. All transactions lock links in the order of their

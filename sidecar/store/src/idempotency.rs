@@ -26,7 +26,8 @@ impl Store {
     /// As [`Store::create_links`] for the links of a chunk's rows, and stores the chunk in the same
     /// transaction.
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
-        let args = (new, self.creation.clone());
+        let creation = self.creation.of(new.links.iter());
+        let args = (new, creation);
         self.run_tx("store new links", args, |db, (new, creation)| {
             Box::pin(create_chunk(db, new, creation))
         })

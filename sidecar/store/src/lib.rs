@@ -33,6 +33,7 @@ mod listing;
 mod outbox;
 mod rows;
 mod schema;
+mod search;
 mod sessions;
 mod shared;
 mod spellings;
@@ -76,6 +77,7 @@ pub use postgres::{
     check_replica_url,
 };
 pub use schema::SchemaError;
+pub use search::Admission;
 pub use shared::errors;
 pub use shortlink_clickhouse::check_url as check_visits_url;
 pub use targets::TargetSearch;

@@ -14,11 +14,12 @@ use shortlink_core::ports::{
 use shortlink_core::target::Target;
 use vocabulary::Code;
 
+use super::creation::Creation;
 use super::db::Db;
 use super::rows::{checked, columns, find, find_by_id, find_id, known_ids, read};
 use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, args, invalid, is_storable};
-use super::{Store, audit, changes, digests, history, listing, tags};
+use super::{Store, audit, changes, digests, history, listing, search, tags};
 use crate::past::NOBODY;
 use crate::texts::of_tags;
 use crate::webhooks::expiry;
@@ -102,9 +103,9 @@ impl Store {
         by: &ChangedBy,
         editor: Editor,
     ) -> Result<Option<Edited>, StoreError> {
-        let args = (*code, by.clone(), editor);
-        self.run_tx("change a link", args, |db, (code, by, editor)| {
-            Box::pin(edit(db, code, by, editor))
+        let args = (*code, by.clone(), editor, self.creation.clone());
+        self.run_tx("change a link", args, |db, (code, by, editor, creation)| {
+            Box::pin(edit(db, code, by, editor, creation))
         })
         .await
     }
@@ -257,6 +258,7 @@ async fn edit(
     code: &Code,
     by: &ChangedBy,
     editor: &Editor,
+    creation: &Creation,
 ) -> Result<Option<Edited>, sqlx::Error> {
     let Some(id) = find_id(db, code).await? else {
         return Ok(None);
@@ -273,7 +275,7 @@ async fn edit(
     let edit = editor(before.clone());
     let mut receipt = Receipt::default();
     if let Edit::Changed(link) = &edit {
-        store(db, id, by, &before, link).await?;
+        store(db, id, by, &before, link, creation).await?;
     }
     if let Edit::Changed(link) | Edit::Unchanged(link) = &edit {
         receipt.0.push(OutboxSpan {
@@ -297,6 +299,7 @@ pub(super) async fn store(
     by: &ChangedBy,
     before: &Link,
     link: &Link,
+    creation: &Creation,
 ) -> Result<(), sqlx::Error> {
     let key_id = by.key_id.as_deref().unwrap_or(NOBODY);
     history::add(db, id, before, link.updated_at, key_id).await?;
@@ -306,7 +309,10 @@ pub(super) async fn store(
         tags::remove(db, &[(id, before)]).await?;
         tags::add(db, &[(id, link)]).await?;
     }
-    Ok(())
+    search::replace(db, id, before, link, |link| {
+        !creation.admit(std::iter::once((key_id, link))).is_empty()
+    })
+    .await
 }
 
 /// Writes the columns of a link that can change.

@@ -23,6 +23,7 @@ mod quotas;
 mod receipts;
 mod refused_visits;
 mod reports;
+mod search;
 mod targets;
 mod unique_visitors;
 mod upkeep;

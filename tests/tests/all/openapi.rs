@@ -174,6 +174,7 @@ fn every_operation_succeeds(mut world: World) {
     live(&mut world, &code);
     let link = format!("/v1/links/{code}");
     world.ask("GET /v1/links/{code}", &link, None, 200);
+    world.ask("GET /v1/search", "/v1/search?q=example.com", None, 200);
     for what in ["explain", "qr"] {
         let operation = format!("GET /v1/links/{{code}}/{what}");
         world.ask(&operation, &format!("{link}/{what}"), None, 200);

@@ -13,13 +13,16 @@ pub(crate) struct Parameter {
     pub(crate) place: &'static str,
     /// The parameter's name in requests.
     pub(crate) name: &'static str,
+    /// Set if a request must have it.
+    pub(crate) is_required: bool,
     pub(crate) text: fn() -> Cow<'static, str>,
     pub(crate) schema: fn(&mut SchemaGenerator) -> Value,
 }
 
-/// Declares parameters: place, name in requests, key, description and schema.
+/// Declares parameters: place, `required` if a request must have it, name in requests, key, description and schema. Those of
+/// paths are always required.
 macro_rules! parameters {
-    ($($visibility:vis $constant:ident: $place:ident $name:literal, $key:literal, $text:expr, $schema:expr;)*) => {
+    ($($visibility:vis $constant:ident: $place:ident $($required:ident)? $name:literal, $key:literal, $text:expr, $schema:expr;)*) => {
         $(
             #[doc = $key]
             $visibility const $constant: $crate::operation::parameter::Parameter =
@@ -27,6 +30,7 @@ macro_rules! parameters {
                     key: $key,
                     place: stringify!($place),
                     name: $name,
+                    is_required: !concat!($(stringify!($required))?).is_empty(),
                     text: || ($text).into(),
                     schema: $schema,
                 };
@@ -41,7 +45,7 @@ impl Parameter {
         let schema = (self.schema)(generator);
         let text = (self.text)();
         let mut parameter = json!({ "name": self.name, "in": self.place, "description": text });
-        if self.place == "path" {
+        if self.is_required || self.place == "path" {
             parameter["required"] = json!(true);
         }
         if schema["type"] == "array" {

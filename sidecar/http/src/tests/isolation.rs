@@ -59,9 +59,8 @@ fn reach(operation: &str) -> Option<Reach> {
         | "endCampaignTest"
         | "getCampaignConversions" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
-        "listLinks" | "listCampaigns" | "eraseVisits" | "createConversions" | "reportCampaigns" => {
-            Reach::Filtered
-        }
+        "listLinks" | "search" | "listCampaigns" | "eraseVisits" | "createConversions"
+        | "reportCampaigns" => Reach::Filtered,
         "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,
         "storeReceipts" => Reach::Filtered,
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" | "reportLinks" => {
@@ -230,7 +229,12 @@ async fn no_operation_reaches_links_and_campaigns_of_other_keys() {
                 assert_eq!(answer.status, 403, "{operation}");
             }
             Reach::Filtered if method == "GET" => {
-                for query in ["", "?limit=1", &format!("?createdBy={}", theirs.id)] {
+                let of_theirs = format!("?createdBy={}", theirs.id);
+                let queries = match operation {
+                    "search" => vec!["?q=secret"],
+                    _ => vec!["", "?limit=1", &of_theirs],
+                };
+                for query in queries {
                     if matches!(operation, "listCampaigns" | "reportCampaigns")
                         && query.contains("createdBy")
                     {

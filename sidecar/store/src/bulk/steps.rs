@@ -9,6 +9,7 @@ use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{Listing, OutboxSpan};
 use vocabulary::Code;
 
+use super::super::creation::Creation;
 use super::super::db::Db;
 use super::super::rows::{columns, known_ids, read as read_link};
 use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
@@ -205,6 +206,7 @@ pub(super) async fn work(
     place: Place,
     step: &mut BulkStep,
     now: Timestamp,
+    creation: &Creation,
 ) -> Result<Option<Place>, sqlx::Error> {
     let (mut results, next) = match &job.selected_by {
         SelectedBy::Codes => {
@@ -213,8 +215,15 @@ pub(super) async fn work(
                 return Ok(None);
             };
             let ids = known_ids(db, &codes).await?;
-            let outcomes =
-                change(db, job, ids.iter().flatten().copied().collect(), step, now).await?;
+            let outcomes = change(
+                db,
+                job,
+                ids.iter().flatten().copied().collect(),
+                step,
+                now,
+                creation,
+            )
+            .await?;
             let results: Vec<(Code, BulkOutcome)> = codes
                 .into_iter()
                 .map(|code| {
@@ -235,7 +244,7 @@ pub(super) async fn work(
             };
             let own = page.into_iter().filter(|(_, is_own)| *is_own);
             let ids = own.map(|((_, id), _)| id).collect();
-            let outcomes = change(db, job, ids, step, now).await?;
+            let outcomes = change(db, job, ids, step, now, creation).await?;
             let results = outcomes
                 .into_iter()
                 .map(|(_, code, outcome)| (code, outcome));
@@ -324,6 +333,7 @@ async fn change(
     ids: Vec<i64>,
     step: &mut BulkStep,
     now: Timestamp,
+    creation: &Creation,
 ) -> Result<Vec<(i64, Code, BulkOutcome)>, sqlx::Error> {
     let sql = sql!(
         "SELECT id, ",
@@ -361,7 +371,7 @@ async fn change(
             continue;
         };
         if outcome == BulkOutcome::Changed {
-            links::store(db, id, by, &before, &link).await?;
+            links::store(db, id, by, &before, &link, creation).await?;
             changed.push((id, before.valid_until, step.links.len()));
         }
         step.receipt.0.push(OutboxSpan {

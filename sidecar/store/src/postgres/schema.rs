@@ -49,6 +49,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0038_refunds",
     "0039_visit_marks",
     "0040_clicked_messages",
+    "0042_search",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -52,6 +52,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0043_refunds",
     "0044_visit_marks",
     "0045_clicked_messages",
+    "0047_search",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
