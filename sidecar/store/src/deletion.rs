@@ -53,8 +53,8 @@ pub(super) const REMOVED: Sql = sql!(
 impl Store {
     /// Deletes links that still have the given revision, with what belongs to them, and removes
     /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
-    /// [`Store::free_codes`]. Returns the number of deleted links. With visits in ClickHouse, this asks it which of those with
-    /// receipts were clicked.
+    /// [`Store::free_codes`]. Returns the number of deleted links. With visits in ClickHouse, this
+    /// asks it which of those with receipts were clicked.
     pub async fn delete_links(
         &self,
         links: Vec<(Code, u64)>,

@@ -1,9 +1,9 @@
 //! Delivery receipts: the last status of each link's message, how many messages of a campaign have which, and how many of
 //! these were clicked.
 //!
-//! All change in one transaction. Clicks move the last number as well ([`crate::visits::messages`]). A status replaces the stored one if it is from a later time, so that the order in
-//! which receipts arrive, and repetitions, make no difference. One without a time replaces only statuses that come before
-//! it in [`ReceiptStatus`].
+//! All change in one transaction. Clicks move the last number as well ([`crate::visits::messages`]). A status replaces the
+//! stored one if it is from a later time, so that the order in which receipts arrive, and repetitions, make no difference.
+//! One without a time replaces only statuses that come before it in [`ReceiptStatus`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
