@@ -24,6 +24,7 @@ pub mod preview;
 pub mod receipt;
 pub mod rules;
 pub mod schema;
+pub mod utm_template;
 pub mod variants;
 pub mod webhook;
 pub mod words;

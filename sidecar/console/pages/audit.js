@@ -14,6 +14,7 @@ const ACTIONS = [
   'campaign.create', 'campaign.change', 'campaign.pause', 'campaign.resume', 'campaign.revoke',
   'webhook.create', 'webhook.change', 'webhook.pause', 'webhook.resume', 'webhook.rotate', 'webhook.replay',
   'webhook.delete',
+  'utm-template.store', 'utm-template.delete',
   'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase', 'visits.export',
   'session.begin', 'session.end',
   'person.create', 'person.change', 'person.block', 'person.unblock', 'person.end-sessions',

@@ -89,6 +89,10 @@ named! {
         WebhookReplay = "webhook.replay",
         /// A webhook was deleted.
         WebhookDelete = "webhook.delete",
+        /// A template of UTM parameters was stored.
+        TemplateStore = "utm-template.store",
+        /// A template of UTM parameters was deleted.
+        TemplateDelete = "utm-template.delete",
     }
 }
 
@@ -107,6 +111,8 @@ pub enum Subject {
     Job(u64),
     /// A webhook, by its id.
     Webhook(String),
+    /// A template of UTM parameters, by its name.
+    Template(String),
 }
 
 impl fmt::Display for Subject {
@@ -118,6 +124,7 @@ impl fmt::Display for Subject {
             Self::Campaign(id) => write!(f, "campaign:{id}"),
             Self::Job(id) => write!(f, "job:{id}"),
             Self::Webhook(id) => write!(f, "webhook:{id}"),
+            Self::Template(name) => write!(f, "utm-template:{name}"),
         }
     }
 }

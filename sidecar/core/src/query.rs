@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 use vocabulary::target::{encoded_query, with_query};
@@ -30,7 +31,8 @@ impl Utm {
         Self::MEMBERS.into_iter().zip(&mut self.0)
     }
 
-    fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    /// The parameters that are set, by their names without `utm_`.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let members = Self::MEMBERS.into_iter().zip(&self.0);
         members.filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
@@ -68,6 +70,27 @@ impl Utm {
         }));
         format!("{head}?{}{fragment}", parameters.join("&"))
     }
+}
+
+/// The most templates of UTM parameters.
+pub const MAX_TEMPLATES: u32 = 200;
+
+/// The most characters of the name of a template.
+pub const MAX_TEMPLATE_NAME: usize = 64;
+/// The most characters of a value in a template.
+pub const MAX_TEMPLATE_VALUE: usize = 255;
+
+/// UTM parameters with a name, which a team shares for its new links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UtmTemplate {
+    /// Its name. No two have the same.
+    pub name: String,
+    /// The parameters.
+    pub utm: Utm,
+    /// Time of its last change.
+    pub updated_at: Timestamp,
+    /// The id of the API key that it was changed with.
+    pub updated_by: String,
 }
 
 /// Appends a visitor's query to the query of a serialised URL, byte for byte as the edge does.

@@ -43,7 +43,7 @@ struct EntryMembers {
     key_id: Option<String>,
     /// Name of the change, such as `link.revoke`.
     action: String,
-    /// Object of the change: `key:…`, `person:…`, `campaign:…` or `link:…`.
+    /// Object of the change: `key:…`, `person:…`, `campaign:…`, `utm-template:…` or `link:…`.
     subject: String,
     /// Details of the change; their members depend on the action.
     detail: Map<String, Value>,
@@ -73,7 +73,7 @@ struct PageBody {
 
 parameters! {
     SUBJECT: query "subject", "Subject",
-        "Only changes of this object: key:…, person:…, campaign:…, link:… or job:….", string;
+        "Only changes of this object: key:…, person:…, campaign:…, link:…, utm-template:… or job:….", string;
     BY_KEY: query "keyId", "ByKey", "Only changes that this API key or person made.", string;
     ACTION: query "action", "Action", "Only changes of this name, such as link.revoke.", string;
 }

@@ -46,6 +46,7 @@ mod rows;
 mod search;
 mod stalls;
 mod stats;
+mod utm_templates;
 mod variants;
 mod visits;
 mod webhooks;

@@ -14,8 +14,8 @@ use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
     audit, batch, bulk, campaigns, clicks, codespace, conversions, docs, domains, explain, health,
-    keys, links, live, metrics, people, qr, reports, resolve, search, stats, variants, visits,
-    webhooks,
+    keys, links, live, metrics, people, qr, reports, resolve, search, stats, utm_templates,
+    variants, visits, webhooks,
 };
 
 /// The description as it is sent: always the same.
@@ -99,6 +99,7 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("links", qr::operations()),
         ("links", bulk::operations()),
         ("links", variants::operations()),
+        ("links", utm_templates::operations()),
         ("campaigns", campaigns::operations()),
         ("campaigns", clicks::operations()),
         ("visits", conversions::operations()),

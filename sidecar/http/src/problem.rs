@@ -20,6 +20,7 @@ use shortlink_api::words::word;
 use shortlink_core::api_key::{PolicyError, Scope};
 use shortlink_core::link::Refusal;
 use shortlink_core::ports::{KeyRefusal, QuotaOwner, StoreError, UsedUp};
+use shortlink_core::query::MAX_TEMPLATES;
 use shortlink_service::access::ChargeError;
 use shortlink_service::campaigns::CampaignError;
 use shortlink_service::codes::strategy::DrawError;
@@ -173,6 +174,10 @@ problems! {
 
     /// 409: there are as many webhooks as there can be.
     too_many_webhooks(): CONFLICT, "too-many-webhooks", "There are too many webhooks", too_many();
+
+    /// 409: there are as many templates as there can be.
+    too_many_templates(): CONFLICT, "too-many-templates", "There are too many templates",
+        format!("There can be at most {MAX_TEMPLATES} templates of UTM parameters. Delete one first.");
 
     /// 409: the link has a conversion with this id and another value.
     other_conversion(): CONFLICT, "other-conversion", "The conversion was reported with another value",

@@ -32,6 +32,7 @@ mod requests;
 mod rules;
 mod search;
 mod targets;
+mod utm_templates;
 mod variants;
 mod visitors;
 mod visits;

@@ -44,6 +44,7 @@ mod texts;
 mod tx;
 mod upkeep;
 mod uploads;
+mod utm_templates;
 mod value;
 mod visits;
 mod walks;

@@ -102,6 +102,11 @@ fn a_link_gets_utm_parameters_or_the_values_of_its_campaign() {
     browser.click("details:nth-of-type(2) > summary");
     browser.fill("[name='utm.source']", "sms");
     browser.fill("[name='utm.medium']", "text");
+    browser.run(
+        "localStorage.setItem('shortlink-utm', JSON.stringify([{ source: 'before' }]))",
+        &[],
+    );
+    browser.fill("#utm-name", "Offers");
     browser.click("[data-save-template]");
     browser.find("#utm-template");
     browser.assert_accessible();
@@ -111,7 +116,15 @@ fn a_link_gets_utm_parameters_or_the_values_of_its_campaign() {
     let target = "https://shop.example.com/x?a=1&utm_source=sms&utm_medium=text";
     assert_eq!(stack.follow(&code).location(), Some(target));
 
+    // All users have the template, and that which this browser has had.
+    let templates = stack.api("GET", "/v1/utm-templates", None).json();
+    assert_eq!(templates["templates"][0]["name"], "Offers");
+    assert_eq!(
+        templates["templates"][1]["utm"],
+        json!({"source": "before"})
+    );
     console.open("/console/new", "New link");
+    browser.find("#utm-template");
     browser.choose("#utm-template", "0");
     let source = "return document.querySelector(\"[name='utm.source']\").value";
     assert_eq!(browser.run(source, &[]), json!("sms"));

@@ -98,7 +98,8 @@ impl World {
 
 /// Fills in what no link, campaign or key is called.
 fn of_nothing(path: &str) -> String {
-    path.replace("{code}", "zzzzzzzz").replace("{id}", "zzzz")
+    let path = path.replace("{code}", "zzzzzzzz");
+    path.replace("{id}", "zzzz").replace("{name}", "zzzz")
 }
 
 #[test]
@@ -175,6 +176,12 @@ fn every_operation_succeeds(mut world: World) {
     let link = format!("/v1/links/{code}");
     world.ask("GET /v1/links/{code}", &link, None, 200);
     world.ask("GET /v1/search", "/v1/search?q=example.com", None, 200);
+    let templates = "/v1/utm-templates";
+    let template = world.examples("put", templates).remove(0);
+    let path = format!("{templates}/{}", text(&template, "name"));
+    world.ask("PUT /v1/utm-templates", templates, Some(&template), 200);
+    world.ask("GET /v1/utm-templates", templates, None, 200);
+    world.ask("DELETE /v1/utm-templates/{name}", &path, None, 200);
     for what in ["explain", "qr"] {
         let operation = format!("GET /v1/links/{{code}}/{what}");
         world.ask(&operation, &format!("{link}/{what}"), None, 200);
@@ -618,7 +625,7 @@ fn bodies_have_just_the_members_that_are_described() {
             bodies.push((method, path, operation, members));
         }
     }
-    assert_eq!(bodies.len(), 14);
+    assert_eq!(bodies.len(), 15);
     let names: BTreeSet<String> = bodies.iter().flat_map(|it| it.3.keys().cloned()).collect();
     let unheard = ["unheard", "shortCode", "state", "title"].map(str::to_owned);
     for (method, path, operation, members) in &bodies {

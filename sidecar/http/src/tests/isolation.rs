@@ -63,9 +63,8 @@ fn reach(operation: &str) -> Option<Reach> {
         | "reportCampaigns" => Reach::Filtered,
         "createLink" | "createLinks" | "createMessages" | "createCampaign" => Reach::Creates,
         "storeReceipts" => Reach::Filtered,
-        "getStats" | "getDomainStats" | "listDomains" | "getCodespace" | "reportLinks" => {
-            Reach::OfAll
-        }
+        "getStats" | "getDomainStats" | "listDomains" | "getCodespace" | "listUtmTemplates"
+        | "storeUtmTemplate" | "deleteUtmTemplate" | "reportLinks" => Reach::OfAll,
         "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,
         "listKeys"
         | "createKey"
@@ -168,7 +167,7 @@ impl Scene {
     async fn ask(&self, method: &str, path: &str) -> Answer {
         let is_read = matches!(method, "GET" | "DELETE");
         let body = (!is_read).then(|| json!({"note": "changed", "overlapSeconds": 0}));
-        let body = body.filter(|_| method == "PATCH" || path.ends_with("/rotate"));
+        let body = body.filter(|_| matches!(method, "PATCH" | "PUT") || path.ends_with("/rotate"));
         self.service.call(&self.own.key, method, path, body).await
     }
 }

@@ -50,6 +50,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0039_visit_marks",
     "0040_clicked_messages",
     "0042_search",
+    "0043_utm_templates",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

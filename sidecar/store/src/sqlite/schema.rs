@@ -53,6 +53,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0044_visit_marks",
     "0045_clicked_messages",
     "0047_search",
+    "0048_utm_templates",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
