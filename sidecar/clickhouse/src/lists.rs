@@ -3,13 +3,14 @@
 //! Numbers follow each other with few gaps, so a page is read from a few of them, and from more if these are too few.
 
 use clickhouse::Row;
+use jiff::Timestamp;
 use serde::Deserialize;
 use shortlink_core::ports::{
     ExportedVisit, KeptVisit, Listed, PeoplePage, Stretch, TimeSpan, VisitListing, VisitPage,
 };
 use shortlink_core::visit::class::behaviour::Watched;
 use shortlink_core::visit::stored::StoredVisit;
-use vocabulary::CampaignId;
+use vocabulary::{CampaignId, Code};
 
 use crate::{ClickHouse, Fault, Numbers, VisitRow};
 
@@ -37,6 +38,15 @@ const TIMES: (i64, i64) = (-2_208_988_800_000, 10_413_791_999_000);
 /// Limits a time to those that the column can hold.
 pub(crate) fn limited(ms: i64) -> i64 {
     ms.clamp(TIMES.0, TIMES.1)
+}
+
+/// The times of the visits of a listing.
+fn times(listing: &VisitListing) -> (i64, i64) {
+    let ms = |time: Option<Timestamp>| time.map(|time| time.as_millisecond());
+    (
+        ms(listing.since).unwrap_or(TIMES.0),
+        ms(listing.until).unwrap_or(TIMES.1),
+    )
 }
 
 impl ClickHouse {
@@ -69,42 +79,23 @@ impl ClickHouse {
         Ok(found.first().and_then(|span| span.first.zip(span.last)))
     }
 
-    /// Lists visits, those that were stored last first; those of a link are among some numbers.
+    /// Lists visits, those that were stored last first.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
-    pub async fn list(
-        &self,
-        listing: &VisitListing,
-        among: Option<&Numbers>,
-    ) -> Result<Listed<KeptVisit>, Fault> {
-        if among.is_some_and(Numbers::is_empty) {
-            return Ok(Listed::default());
-        }
-        let time = (
-            listing
-                .since
-                .map_or(TIMES.0, |since| since.as_millisecond()),
-            listing
-                .until
-                .map_or(TIMES.1, |until| until.as_millisecond()),
-        );
-        let Some((first, last)) = self.numbers(time).await? else {
+    pub async fn list(&self, listing: &VisitListing) -> Result<Listed<KeptVisit>, Fault> {
+        let Some((first, last)) = self.numbers(times(listing)).await? else {
             return Ok(Listed::default());
         };
-        let before = listing
-            .before
-            .unwrap_or(i64::MAX)
-            .min(last.saturating_add(1));
-        // The visits of a link are found by their numbers and their own index.
-        let mut span = if listing.code.is_some() {
-            i64::MAX
-        } else {
-            FIRST_SPAN
-        };
+        let before = listing.before.unwrap_or(i64::MAX);
+        let before = before.min(last.saturating_add(1));
+        let mut span = FIRST_SPAN;
         loop {
             let from = before.saturating_sub(span).max(first);
-            let visits = self.latest(listing, among, time, (from, before)).await?;
+            let select = format!(
+                "SELECT ?fields FROM visits FINAL WHERE number >= {from} AND number < {before}"
+            );
+            let visits = self.latest(listing, &select, None, "").await?;
             let is_whole = visits.len() >= listing.limit as usize || from <= first;
             if is_whole || span >= LAST_SPAN {
                 let reach = (!is_whole).then_some(from);
@@ -115,38 +106,59 @@ impl ClickHouse {
         }
     }
 
+    /// Lists the visits of a link, which are among some numbers, those that were stored last first.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn list_of(
+        &self,
+        code: &Code,
+        among: &Numbers,
+        listing: &VisitListing,
+    ) -> Result<Listed<KeptVisit>, Fault> {
+        if among.is_empty() {
+            return Ok(Listed::default());
+        }
+        let before = listing.before.unwrap_or(i64::MAX);
+        // As the latest visits of a link are counted.
+        let select = format!(
+            "SELECT ?fields FROM (SELECT ?fields FROM visits PREWHERE code = ? \
+             WHERE number < {before} AND {} ORDER BY number DESC, batch DESC LIMIT 1 BY number) WHERE 1",
+            among.condition()
+        );
+        let visits = self.latest(listing, &select, Some(code), among.settings());
+        let visits = visits.await?.into_iter().map(KeptVisit::from).collect();
+        Ok(Listed::new(visits, listing.limit, None))
+    }
+
+    /// The latest visits of those that a statement selects.
     async fn latest(
         &self,
         listing: &VisitListing,
-        among: Option<&Numbers>,
-        time: (i64, i64),
-        (from, before): (i64, i64),
+        select: &str,
+        code: Option<&Code>,
+        settings: &str,
     ) -> Result<Vec<VisitRow>, Fault> {
         let client = self.database().await?;
-        let these = format!("WHERE number >= ? AND number < ? AND {WITHIN}");
-        let (mut sql, code) = match &listing.code {
-            None => (format!("SELECT ?fields FROM visits FINAL {these}"), None),
-            // As the latest visits of a link are counted.
-            Some(code) => {
-                let sql = format!(
-                    "SELECT ?fields FROM (SELECT ?fields FROM visits PREWHERE code = ? {these} \
-                     AND {} ORDER BY number DESC, batch DESC LIMIT 1 BY number) WHERE 1",
-                    among.map_or_else(|| "1".to_owned(), Numbers::condition)
-                );
-                (sql, Some(code.as_str()))
-            }
-        };
+        let mut sql = select.to_owned();
+        // To read the times of all visits would take longer than to ask without them.
+        let time = (listing.since.is_some() || listing.until.is_some()).then(|| times(listing));
+        if time.is_some() {
+            sql.push_str(" AND ");
+            sql.push_str(WITHIN);
+        }
         if listing.class.is_some() {
             sql.push_str(" AND class = ?");
         }
         sql.push_str(" ORDER BY number DESC LIMIT ?");
-        sql.push_str(among.map_or("", Numbers::settings));
+        sql.push_str(settings);
         let mut query = client.query(&sql);
         if let Some(code) = code {
-            query = query.bind(code);
+            query = query.bind(code.as_str());
         }
-        query = query.bind(from).bind(before);
-        query = query.bind(limited(time.0)).bind(limited(time.1));
+        if let Some((since, until)) = time {
+            query = query.bind(limited(since)).bind(limited(until));
+        }
         if let Some(class) = listing.class {
             query = query.bind(class.name());
         }

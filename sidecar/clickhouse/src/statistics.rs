@@ -1,6 +1,7 @@
 //! Counts of links. Those of campaigns are in SQL.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
 use clickhouse::Row;
 use clickhouse::query::Query;
@@ -22,7 +23,7 @@ pub(crate) const HOUR_MS: i64 = 60 * 60 * 1000;
 /// sorting: `FINAL` would read more than the index by code finds, and older servers all visits.
 fn latest(among: &Numbers) -> String {
     format!(
-        "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status, variant \
+        "FROM (SELECT at, class, host, country, device, browser, os, referrer_host, isp, status, variant, visitor \
          FROM visits PREWHERE code = ? WHERE {} \
          AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
          ORDER BY number DESC, batch DESC LIMIT 1 BY number LIMIT ?)",
@@ -48,15 +49,18 @@ struct Counted {
 }
 
 #[derive(Row, Deserialize)]
-struct Human {
-    code: String,
-    visits: i64,
+struct Latest {
+    place: u8,
+    value: String,
+    class: String,
+    visits: u64,
+    visitors: u64,
 }
 
 #[derive(Row, Deserialize)]
-struct Visitors {
-    day: i64,
-    visitors: u64,
+struct Human {
+    code: String,
+    visits: i64,
 }
 
 fn class(name: &str) -> Class {
@@ -152,38 +156,63 @@ impl ClickHouse {
             .collect())
     }
 
-    /// Counts the latest visits of a link, which are among some numbers, by a dimension and class, the largest count first.
+    /// Counts the latest visits of a link, which are among some numbers: by each of some dimensions and class, the largest
+    /// count first, and the unique visitors of each day among the human ones. It is one question, for however many
+    /// dimensions: to find the visits takes longer than to count them.
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
-    pub async fn by_value(
+    pub async fn of_latest(
         &self,
         code: &Code,
         among: &Numbers,
         hours: (i64, i64),
-        dimension: Dimension,
-    ) -> Result<Vec<ValueCount>, Fault> {
+        dimensions: &[Dimension],
+    ) -> Result<(Vec<DayVisitors>, Vec<Vec<ValueCount>>), Fault> {
+        let mut by = vec![Vec::new(); dimensions.len()];
         if among.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), by));
         }
-        let column = column(dimension);
+        let mut places =
+            String::from("(0::UInt8, toString(intDiv(toUnixTimestamp64Milli(at), 86400000)))");
+        for (place, dimension) in (1..).zip(dimensions) {
+            // Writing to a string does not fail.
+            let _ = write!(
+                places,
+                ", ({place}::UInt8, toString({}))",
+                column(*dimension)
+            );
+        }
         let query = format!(
-            "SELECT 0::Int64 AS begin, toString({column}) AS value, toString(class) AS class, \
-             toInt64(count()) AS visits {} \
-             GROUP BY value, class ORDER BY visits DESC, value, class{}",
+            "SELECT counted.1 AS place, counted.2 AS value, toString(class) AS class, count() AS visits, \
+             uniqExactIf(visitor, place = 0 AND class = 'human') AS visitors {} ARRAY JOIN [{places}] AS counted \
+             GROUP BY place, value, class ORDER BY place, visits DESC, value, class{}",
             latest(among),
             among.settings(),
         );
         let query = self.database().await?.query(&query).bind(code.as_str());
         let query = in_hours(query, hours).bind(MAX_COUNTED);
-        let rows = self.counted(query).await?.into_iter();
-        Ok(rows
-            .map(|row| ValueCount {
-                value: row.value,
-                class: class(&row.class),
-                visits: row.visits.unsigned_abs(),
-            })
-            .collect())
+        let mut days = BTreeMap::new();
+        for row in self.rows::<Latest>(query).await? {
+            let Some(place) = usize::from(row.place).checked_sub(1) else {
+                if let (Ok(day), 1..) = (row.value.parse::<i64>(), row.visitors) {
+                    days.insert(day, row.visitors);
+                }
+                continue;
+            };
+            if let Some(counts) = by.get_mut(place) {
+                counts.push(ValueCount {
+                    value: row.value,
+                    class: class(&row.class),
+                    visits: row.visits,
+                });
+            }
+        }
+        let days = days.into_iter().map(|(day, visitors)| DayVisitors {
+            day: moment(day * 24 * HOUR_MS),
+            visitors,
+        });
+        Ok((days.collect(), by))
     }
 
     /// Counts the latest visits of a link with one of some values by a dimension, time and class.
@@ -222,41 +251,6 @@ impl ClickHouse {
                 value: row.value,
                 class: class(&row.class),
                 visits: row.visits.unsigned_abs(),
-            })
-            .collect())
-    }
-
-    /// Counts the unique visitors of each day among the latest human visits of a link, which are among some numbers.
-    ///
-    /// # Errors
-    /// When ClickHouse can't be asked.
-    pub async fn visitors(
-        &self,
-        code: &Code,
-        among: &Numbers,
-        hours: (i64, i64),
-    ) -> Result<Vec<DayVisitors>, Fault> {
-        if among.is_empty() {
-            return Ok(Vec::new());
-        }
-        let query = format!(
-            "SELECT intDiv(toUnixTimestamp64Milli(at), 86400000) AS day, \
-             uniqExact(visitor) AS visitors FROM (SELECT at, visitor FROM \
-             (SELECT number, at, visitor, class FROM visits PREWHERE code = ? WHERE {} \
-             AND at >= fromUnixTimestamp64Milli(?, 'UTC') AND at < fromUnixTimestamp64Milli(?, 'UTC') \
-             ORDER BY number DESC, batch DESC LIMIT 1 BY number) \
-             WHERE class = 'human' AND visitor IS NOT NULL \
-             ORDER BY number DESC LIMIT ?) GROUP BY day ORDER BY day{}",
-            among.condition(),
-            among.settings(),
-        );
-        let query = self.database().await?.query(&query).bind(code.as_str());
-        let query = in_hours(query, hours).bind(MAX_COUNTED);
-        let rows = self.rows::<Visitors>(query).await?.into_iter();
-        Ok(rows
-            .map(|row| DayVisitors {
-                day: moment(row.day * 24 * HOUR_MS),
-                visitors: row.visitors,
             })
             .collect())
     }

@@ -302,18 +302,17 @@ async fn count(
     dimensions.dedup();
     let mut visits = ClassCounts::default();
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
-    let counts = app.listings.count_visits(&query);
-    let (counts, visitors) = tokio::try_join!(counts, app.listings.count_visitors(&query))?;
-    for count in counts {
+    let counts = app.listings.count(&query, &dimensions).await?;
+    for count in counts.times {
         visits.add(count.class, count.visits);
         let begin = zone.begin_of(interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
     let mut by = BTreeMap::new();
-    for dimension in dimensions {
+    for (dimension, counts) in dimensions.into_iter().zip(counts.by) {
         let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
-        for count in app.listings.count_by(&query, dimension).await? {
+        for count in counts {
             let counts = values.entry(count.value).or_default();
             counts.add(count.class, count.visits);
         }
@@ -348,7 +347,8 @@ async fn count(
         timezone: zone.name().to_owned(),
         visits,
         intervals: listed(intervals),
-        visitors: visitors
+        visitors: counts
+            .visitors
             .into_iter()
             .map(|day| VisitorsBody {
                 begin: day.day,

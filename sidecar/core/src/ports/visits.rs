@@ -309,6 +309,17 @@ pub struct ValueCount {
     pub visits: u64,
 }
 
+/// Counts of the visits of a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Visits by hour and class.
+    pub times: Vec<TimeCount>,
+    /// Unique visitors of each day, in the order of days.
+    pub visitors: Vec<DayVisitors>,
+    /// Visits by each of the dimensions that were asked for and class, the largest count first.
+    pub by: Vec<Vec<ValueCount>>,
+}
+
 /// The length of the intervals by which visits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hours {

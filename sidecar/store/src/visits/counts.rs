@@ -1,9 +1,10 @@
 //! Counts of visits.
 
 use jiff::Timestamp;
+use shortlink_clickhouse::ClickHouse;
 use shortlink_core::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Intervals, LinkTotal, MAX_COUNTED,
-    MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
+    CountQuery, Counted, Counts, DayVisitors, Dimension, DomainCount, Intervals, LinkTotal,
+    MAX_COUNTED, MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
 };
 use shortlink_core::visit::sketch::Stored;
 use vocabulary::Code;
@@ -41,6 +42,49 @@ const LATEST: [&str; 3] = [
 ];
 
 impl Store {
+    /// Counts visits by time, unique visitors, and visits by dimensions: all that [`Store::count_visits`],
+    /// [`Store::count_visitors`] and [`Store::count_by`] count, with as few questions as possible.
+    pub async fn count(
+        &self,
+        query: &CountQuery,
+        dimensions: &[Dimension],
+    ) -> Result<Counts, StoreError> {
+        let times = self.count_visits(query);
+        if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
+            let latest = self.count_latest(sink, code, query, dimensions);
+            let (times, (visitors, by)) = tokio::try_join!(times, latest)?;
+            return Ok(Counts {
+                times,
+                visitors,
+                by,
+            });
+        }
+        let (times, visitors) = tokio::try_join!(times, self.count_visitors(query))?;
+        let mut by = Vec::with_capacity(dimensions.len());
+        for dimension in dimensions {
+            by.push(self.count_by(query, *dimension).await?);
+        }
+        Ok(Counts {
+            times,
+            visitors,
+            by,
+        })
+    }
+
+    /// Counts the latest visits of a link in ClickHouse.
+    async fn count_latest(
+        &self,
+        sink: &ClickHouse,
+        code: &Code,
+        query: &CountQuery,
+        dimensions: &[Dimension],
+    ) -> Result<(Vec<DayVisitors>, Vec<Vec<ValueCount>>), StoreError> {
+        let hours = hours(query);
+        let among = self.numbers_of(sink, code, hours).await?;
+        let counts = sink.of_latest(code, &among, hours, dimensions);
+        asked("count visits", counts.await)
+    }
+
     /// Counts visits by time and class.
     pub async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
@@ -61,10 +105,8 @@ impl Store {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
-            let hours = hours(query);
-            let among = self.numbers_of(sink, code, hours).await?;
-            let counts = sink.by_value(code, &among, hours, dimension);
-            return asked("count visits", counts.await);
+            let (_, by) = self.count_latest(sink, code, query, &[dimension]).await?;
+            return Ok(by.into_iter().next().unwrap_or_default());
         }
         let args = (query, dimension);
         self.read("count visits", args, |db, (query, dimension)| {
@@ -103,10 +145,8 @@ impl Store {
     /// of each whole day of which the period has a part.
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
-            let hours = hours(query);
-            let among = self.numbers_of(sink, code, hours).await?;
-            let counts = sink.visitors(code, &among, hours);
-            return asked("count visitors", counts.await);
+            let (visitors, _) = self.count_latest(sink, code, query, &[]).await?;
+            return Ok(visitors);
         }
         self.read("count visitors", query, |db, query| {
             Box::pin(visitors(db, query))
@@ -338,11 +378,10 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
             };
             let sql = sql!(
                 "SELECT day, count(DISTINCT visitor) AS visitors FROM \
-                 (SELECT at / $3 AS day, visitor FROM visits WHERE ",
+                 (SELECT at / $3 AS day, class, visitor FROM visits WHERE ",
                 LINK,
-                " = $1 AND at >= $2 AND at < $4 AND class = 'human' \
-                 AND visitor IS NOT NULL ORDER BY id DESC LIMIT $5) AS latest \
-                 GROUP BY day ORDER BY day"
+                " = $1 AND at >= $2 AND at < $4 ORDER BY id DESC LIMIT $5) AS latest \
+                 WHERE class = 'human' AND visitor IS NOT NULL GROUP BY day ORDER BY day"
             );
             let (since, until) = (since * HOUR_MS, until * HOUR_MS);
             let values = args![link, since, DAY_MS, until, MAX_COUNTED];

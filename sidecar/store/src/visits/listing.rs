@@ -47,11 +47,14 @@ impl Store {
             let until = listing
                 .until
                 .map_or(i64::MAX, |it| hour(it.as_millisecond()) + 1);
-            let among = match &listing.code {
-                None => None,
-                Some(code) => Some(self.numbers_of(sink, code, (since, until)).await?),
+            let listed = match &listing.code {
+                None => sink.list(listing).await,
+                Some(code) => {
+                    let among = self.numbers_of(sink, code, (since, until)).await?;
+                    sink.list_of(code, &among, listing).await
+                }
             };
-            let listed = asked("list visits", sink.list(listing, among.as_ref()).await)?;
+            let listed = asked("list visits", listed)?;
             return self
                 .read("read click ids", listed, |db, listed| {
                     let mut listed = listed.clone();

@@ -205,24 +205,20 @@ impl Pair {
     }
 
     async fn compare_counts(&self, query: &CountQuery, random: &mut StdRng) {
+        let dimensions: Vec<Dimension> = Dimension::ALL
+            .into_iter()
+            .chain([Dimension::Total])
+            .collect();
         self.same(&format!("{query:?}"), async |store| {
-            store.count_visits(query).await.expect("a store")
-        })
-        .await;
-        self.same(&format!("visitors {query:?}"), async |store| {
-            store.count_visitors(query).await.expect("a store")
+            store.count(query, &dimensions).await.expect("a store")
         })
         .await;
         let by = Intervals {
             length: *[Hours::One, Hours::Day].choose(random).expect("some"),
             ahead: random.random_range(-14..=14),
         };
-        for dimension in Dimension::ALL.into_iter().chain([Dimension::Total]) {
+        for dimension in dimensions {
             let what = format!("{dimension:?} {query:?}");
-            self.same(&what, async |store| {
-                store.count_by(query, dimension).await.expect("a store")
-            })
-            .await;
             let values = [
                 "",
                 "DE",
