@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-packages test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-packages test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt figures fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -19,7 +19,7 @@ help:
 	@echo 'make test-valkey   the tests that depend on Redis, on Valkey 9 (VALKEY=8)'
 	@echo 'make test-asan   the same with AddressSanitizer, on Debian'\''s nginx (or NGINX_SOURCE=…)'
 	@echo 'make explore random faults on the real system for MINUTES (30); SEED=… repeats one, SHRINK=1 finds the fewest'
-	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
+	@echo 'make figures  measures the figures of README and book, and writes these; an hour on an idle machine'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make alerts  checks the rules for Prometheus and runs their tests'
 	@echo 'make containers-check   builds the images without a registry and runs them'
@@ -54,6 +54,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/prose
+	bench/collect --check
 
 docs:
 	@scripts/setup docs
@@ -109,20 +110,10 @@ containers-check:
 fmt:
 	cargo fmt --all
 
-bench: build
+# ONLY: parts of the commands' texts, such as ONLY="bench/run bench/visits".
+figures: build
 	@scripts/setup bench
-	@bench/run --all
-	@bench/tracking
-	@bench/handshake
-	@bench/visits
-	@bench/revocation
-	@bench/memory
-	@bench/issue --all
-	@bench/rebuild
-	@bench/upkeep
-	@bench/listing --all
-	@bench/ingest
-	@bench/guessing
+	@bench/collect $(ONLY)
 
 fuzz: setup
 	@scripts/fuzz
