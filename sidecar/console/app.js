@@ -46,6 +46,9 @@ let turn = 0;
 /** Aborts the background work of a page when it is left. */
 let leaving = new AbortController();
 
+/** The page with a form that the end of a session has interrupted, and its user; null without one. */
+let interrupted = null;
+
 /** The context of every page. */
 const context = {
   /** True if the API key has a scope. A page that is still being made after the end of its session may nothing. */
@@ -63,6 +66,9 @@ const context = {
   at: (path) => ROOT + path,
 };
 
+/** The path of a page below the root. */
+const pathOf = (pathname) => pathname.slice(ROOT.length).replace(/\/$/, '') || '/overview';
+
 /** Shows the page of the address. */
 async function show({ isFirst = false } = {}) {
   const mine = ++turn;
@@ -73,10 +79,10 @@ async function show({ isFirst = false } = {}) {
     showDoor();
     return;
   }
-  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || '/overview';
+  const path = pathOf(location.pathname);
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
-  place.replaceChildren(...frame({ ...context, path, session, leave, look, switchTo }, main).filter(Boolean));
+  framed(path, main);
   const heading = (text) => h('h1', { tabindex: '-1' }, text);
   let title = t('nav.nothing');
   let parts = [heading(title), h('p', {}, t('nothing'))];
@@ -95,6 +101,21 @@ async function show({ isFirst = false } = {}) {
   document.title = `${title} · shortlink`;
   if (!isFirst) main.querySelector('h1')?.focus();
   say(title);
+}
+
+/** Shows the frame of the page at a path around it. */
+const framed = (path, main) =>
+  place.replaceChildren(...frame({ ...context, path, session, leave, look, switchTo }, main).filter(Boolean));
+
+/** Shows the interrupted page again, with the values in its form, if it is the user's; returns false if it is not. */
+function continued() {
+  const { main, keyId, path, address, title } = interrupted ?? {};
+  interrupted = null;
+  if (keyId !== session.keyId || address !== location.href) return false;
+  framed(path, main);
+  document.title = title;
+  main.querySelector('h1')?.focus();
+  return true;
 }
 
 /** The module of a page. One that the network does not bring is a failure like others. */
@@ -125,13 +146,13 @@ async function switchTo(name) {
 
 /** Shows the sign-in form. */
 function showDoor(ended = false) {
-  leaving.abort();
+  if (!interrupted) leaving.abort();
   document.title = `${t('sign-in')} · shortlink`;
   place.replaceChildren(h('div', { class: 'door' },
     brand(),
     h('main', { id: 'main' }, signIn.form({ ended, entered: (made) => {
       session = made;
-      show();
+      if (!continued()) show();
     } })),
     h('footer', {}, languageButton(switchTo))));
   document.querySelector('input')?.focus();
@@ -156,6 +177,11 @@ async function leave() {
 
 onEnded(() => {
   if (!session) return;
+  const main = document.getElementById('main');
+  if (main.querySelector('form.fields')) {
+    const { href: address, pathname } = location;
+    interrupted = { main, keyId: session.keyId, path: pathOf(pathname), address, title: document.title };
+  }
   session = null;
   turn += 1;
   showDoor(true);

@@ -2,7 +2,6 @@
 
 import { ask } from './api.js';
 import { dialog, h, say } from './dom.js';
-import { count } from './format.js';
 import { form } from './form.js';
 import { t } from './i18n.js';
 import { outcome, run } from './job.js';
@@ -60,7 +59,7 @@ export function bulk(table, { filter, left, again }) {
   const bar = h('section', { class: 'sheet bulk row', hidden: true, 'aria-label': t('bulk') }, number, matching, clear, buttons);
   const draw = () => {
     const { length } = chosen();
-    number.textContent = isAll ? t('bulk.all') : t('bulk.chosen', { count: count(length) });
+    number.textContent = isAll ? t('bulk.all') : t('bulk.chosen', { count: length });
     bar.hidden = length === 0 && !isAll;
     all.checked = length === boxes.length;
     all.indeterminate = length > 0 && length < boxes.length;
@@ -83,13 +82,12 @@ function act(action, { selection, many, left, again }) {
   const attempt = async (change, job) => {
     const tried = await run({ job, request: request(change, true), place, left, links: many });
     if (!tried) return;
-    const numbers = { changed: count(tried.changed), unchanged: count(tried.unchanged), failed: count(tried.failed) };
     const isAny = tried.state === 'done' && tried.changed > 0;
     const sure = h('button', {
       type: 'button', class: action === 'revoke' ? 'main danger' : 'main', 'data-yes': '', click: () => go(change),
-    }, t(`bulk.${action}.yes`, numbers));
+    }, t(`bulk.${action}.yes`, tried));
     place.replaceChildren(
-      h('p', { role: 'status', 'data-tried': '' }, t('bulk.tried', numbers), ' ', isAny && t(`bulk.${action}.text`)),
+      h('p', { role: 'status', 'data-tried': '' }, t('bulk.tried', tried), ' ', isAny && t(`bulk.${action}.text`)),
       h('div', { class: 'row' }, close(t(isAny ? 'cancel' : 'close')), ...(isAny ? [sure] : [])));
     place.querySelector('button').focus();
   };

@@ -42,7 +42,7 @@ export function chart({ begins, step, series, label, total = 'chart.visits' }) {
       `${name} ${count(values[at])}`);
     plot.setAttribute('aria-valuenow', at);
     plot.setAttribute('aria-valuetext',
-      `${timeText(begins[at], step)}: ${[t(total, { count: count(totals[at]) }), ...said].join(', ')}`);
+      `${timeText(begins[at], step)}: ${[t(total, { count: totals[at] }), ...said].join(', ')}`);
   };
   const show = (place) => {
     tell(place);

@@ -33,7 +33,7 @@ export async function clicks({ campaign, converted, may }) {
     h('dl', { class: 'figures' },
       figure('rate', clickRate === null ? '–' : percent(clickRate), t('clicks.rate.hint')),
       own.deliveredClickRate !== null && figure('delivered-rate', percent(own.deliveredClickRate),
-        t('clicks.delivered.hint', { failed: count(undelivered(own.messages)) })),
+        t('clicks.delivered.hint', { failed: undelivered(own.messages) })),
       figure('half', inHours(own.hoursToHalf), own.firstClickAt
         && [t('clicks.half.hint'), ' ', when(own.firstClickAt)])),
     hours.length > 0 ? drawn(hours, firstLinkAt) : h('p', { class: 'empty', 'data-empty': '' }, t('clicks.none')),

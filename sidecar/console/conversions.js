@@ -2,8 +2,8 @@
 
 import { notice } from './api.js';
 import { h } from './dom.js';
-import { count, locale, percent } from './format.js';
-import { t } from './i18n.js';
+import { count, percent } from './format.js';
+import { locale, t } from './i18n.js';
 
 /** The section of the answer of the API; null without conversions. */
 export function conversions(answer) {

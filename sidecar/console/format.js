@@ -1,11 +1,7 @@
 // The formats of moments, numbers and states.
 
-import { spoken, t } from './i18n.js';
+import { digits, locale, t } from './i18n.js';
 import { h } from './dom.js';
-
-/** The locale of numbers and moments: the browser's variant of the chosen language. */
-export const locale = () =>
-  navigator.languages.find((name) => name.slice(0, 2).toLowerCase() === spoken()) ?? spoken();
 
 /** A moment in local time, with an exact tooltip; a dash without one. */
 export function when(text) {
@@ -19,12 +15,12 @@ export function when(text) {
 export const clock = (text, seconds = false) => new Intl.DateTimeFormat(locale(),
   { timeStyle: seconds ? 'medium' : 'short' }).format(new Date(text));
 
-/** A number with its digits in groups. */
-export const count = (number) => new Intl.NumberFormat(locale()).format(number ?? 0);
+/** A number of things with its digits in groups; 0 without one. */
+export const count = (number) => digits(number ?? 0);
 
 /** The number of links that were created, and the quota if there is one. */
 export const created = (links, most) =>
-  (most ? t('created.of', { count: count(links), most: count(most) }) : count(links));
+  (most ? t('created.of', { count: links, most }) : count(links));
 
 /** A state as a badge. */
 export const badge = (state) => h('span', { class: `state ${state}`, 'data-state': state }, t(`state.${state}`));

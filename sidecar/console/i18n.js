@@ -3,6 +3,9 @@
 const LANGUAGES = { en: 'English', zh: '中文' };
 const KEPT = 'shortlink-language';
 
+/** A placeholder in a text. */
+const PLACE = /\{(\w+)\}/g;
+
 let texts = {};
 let language = 'en';
 
@@ -41,10 +44,27 @@ function kept() {
   }
 }
 
-/** A text with its placeholders filled in. */
+/** The locale of numbers and moments: the browser's variant of the chosen language. */
+export const locale = () =>
+  navigator.languages.find((name) => name.slice(0, 2).toLowerCase() === language) ?? language;
+
+/** A number with its digits in groups. */
+export const digits = (number) => new Intl.NumberFormat(locale()).format(number);
+
+/**
+ * A text with its placeholders filled in; numbers get groups of digits. A text with plural forms is an object of them, and the
+ * first of its placeholders decides which one is used.
+ */
 export function t(name, values = {}) {
-  const text = texts[name] ?? name;
-  return text.replace(/\{(\w+)\}/g, (place, value) => values[value] ?? place);
+  const text = formOf(texts[name] ?? name, values);
+  const shown = (value) => (typeof value === 'number' ? digits(value) : value);
+  return text.replace(PLACE, (place, value) => shown(values[value]) ?? place);
+}
+
+function formOf(text, values) {
+  if (typeof text === 'string') return text;
+  const [[, first]] = text.other.matchAll(PLACE);
+  return text[new Intl.PluralRules(language).select(values[first])] ?? text.other;
 }
 
 /** True if there is such a text. */

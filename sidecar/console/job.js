@@ -2,7 +2,6 @@
 
 import { Failure, ask, get, notice } from './api.js';
 import { h, say } from './dom.js';
-import { count } from './format.js';
 import { t } from './i18n.js';
 
 /** The interval between questions for the progress of a job, in milliseconds. */
@@ -12,7 +11,7 @@ const ASK_EVERY = 1000;
 export function nameOf({ action, dryRun, selection }) {
   const [[by, value] = []] = Object.entries(selection);
   const what = t(`job.action.${action}`);
-  const of = by && t(`job.of.${by}`, { value: by === 'codes' ? count(value) : value });
+  const of = by && t(`job.of.${by}`, { value });
   return [what, of, dryRun && t('job.trial')].filter(Boolean).join(' · ');
 }
 
@@ -45,7 +44,7 @@ async function followed(job, { place, left, links }) {
   for (let so = job; !cancelled && !left.aborted && place.isConnected; so = await get(`/v1/jobs/${job.id}`)) {
     if (so.state !== 'running') return so;
     if (so.selected) Object.assign(bar, { max: so.selected, value: so.done });
-    text.textContent = t('upload.revoke.so', { done: count(so.done), links: count(so.selected ?? links) });
+    text.textContent = t('upload.revoke.so', { done: so.done, links: so.selected ?? links ?? 0 });
     await new Promise((resolve) => { setTimeout(resolve, ASK_EVERY); });
   }
   return cancelled;
@@ -53,8 +52,7 @@ async function followed(job, { place, left, links }) {
 
 /** The outcome of a job as a notice; `texts` is the prefix of the texts for its state. */
 export function outcome({ state, reason, changed, unchanged, failed }, texts) {
-  const numbers = { changed: count(changed), unchanged: count(unchanged), failed: count(failed) };
-  const told = [t(`${texts}.${state}`, numbers), reason].filter(Boolean).join(' ');
+  const told = [t(`${texts}.${state}`, { changed, unchanged, failed }), reason].filter(Boolean).join(' ');
   say(told);
   const isDone = state === 'done' && failed === 0;
   return h('div', { class: `notice ${isDone ? 'good' : 'warn'}`, 'data-revoked': state }, h('p', {}, told));

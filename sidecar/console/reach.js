@@ -1,7 +1,6 @@
 // The number of links that an action on a campaign affects.
 
 import { get, part } from './api.js';
-import { count } from './format.js';
 import { t } from './i18n.js';
 
 /** A campaign's number of links; null when it is unknown. */
@@ -13,5 +12,5 @@ export async function sizeOf(id) {
 /** A number of links as a text. */
 export function inWords(size) {
   if (!size) return t('reach.unknown');
-  return t(size.isAll ? 'reach.all' : 'reach.more', { count: count(size.count) });
+  return t(size.isAll ? 'reach.all' : 'reach.more', size);
 }

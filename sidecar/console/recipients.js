@@ -27,7 +27,7 @@ export function recipients(changed) {
     const [file] = field.files;
     const made = file ? await read(file) : null;
     chosen = made?.rows ? { ...made, name: file.name } : null;
-    said.textContent = chosen ? t('message.file.rows', { count: count(chosen.rows.length) }) : made?.fault ?? t('message.file.hint');
+    said.textContent = chosen ? t('message.file.rows', { count: chosen.rows.length }) : made?.fault ?? t('message.file.hint');
     ofReference.hidden = !chosen;
     if (chosen) {
       const own = guess(chosen.names, null, []).indexOf('externalId');
@@ -76,7 +76,7 @@ export async function sendAll({ file, row, columns, place, left }) {
     place.replaceChildren(shown);
     bar.value = begin;
     text.textContent = t('upload.counts', {
-      made: count(all.length), failed: count(failed.length), rows: count(file.rows.length),
+      made: all.length, failed: failed.length, rows: file.rows.length,
     });
     const rows = file.rows.slice(begin, begin + TOGETHER);
     const results = await sent(rows.map(({ cells }) => row(cells)), `${key} ${begin}`, place);
@@ -108,21 +108,20 @@ async function sent(rows, key, place) {
 /** The finished messages: their numbers and segments, the first ones, the failed rows, and all as a file. */
 function outcome(file, all, failed) {
   const sum = (when) => all.reduce((segments, { message }) => segments + message[when].segments, 0);
-  const size = ({ segments, encoding, length }) => t('message.size', { segments: count(segments), encoding, length: count(length) });
   const lines = () => [
     [...file.names, 'message', 'encoding', 'segments', 'codes'],
     ...all.map(({ cells, message: { text, after, codes } }) => [
       ...file.names.map((_, at) => cells[at] ?? ''), text, after.encoding, after.segments, codes.join(' '),
     ]),
   ];
-  const numbers = { made: count(all.length), failed: count(failed.length), rows: count(file.rows.length) };
+  const numbers = { made: all.length, failed: failed.length, rows: file.rows.length };
   const made = sheet(t('message.all'),
     h('div', { class: `notice ${failed.length > 0 || all.length < file.rows.length ? 'warn' : 'good'}`, 'data-ended': '' },
-      h('p', {}, t('message.counts', numbers), ' ', t('message.segments', { before: count(sum('before')), after: count(sum('after')) }))),
+      h('p', {}, t('message.counts', numbers), ' ', t('message.segments', { before: sum('before'), after: sum('after') }))),
     all.length > 0 && h('div', { class: 'row' }, h('button', { type: 'button', class: 'main', 'data-csv': '', click: () =>
       keepCsv(`${file.name.replace(/\.\w+$/, '')}-messages.csv`, lines()) }, t('message.download'))),
     h('ol', { class: 'steps' }, all.slice(0, SHOWN).map(({ message: { text, after } }) => h('li', {},
-      h('p', { class: 'said' }, text), h('p', { class: 'faint small' }, size(after))))),
+      h('p', { class: 'said' }, text), h('p', { class: 'faint small' }, t('message.size', after))))),
     failed.length > 0 && h('div', { class: 'scrolled tall', tabindex: '0', role: 'region', 'aria-label': t('upload.errors.shown') },
       h('table', { 'data-errors': '' },
         h('thead', {}, h('tr', {},

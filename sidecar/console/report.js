@@ -2,8 +2,8 @@
 
 import { get } from './api.js';
 import { h } from './dom.js';
-import { count, locale, percent } from './format.js';
-import { t } from './i18n.js';
+import { count, percent } from './format.js';
+import { locale, t } from './i18n.js';
 import { valueText } from './statistics.js';
 
 /** The dimensions of a report, in the order in which they are shown. */

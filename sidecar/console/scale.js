@@ -1,6 +1,6 @@
 // The ticks of a chart's axes, and the texts of ticks and intervals.
 
-import { locale } from './format.js';
+import { locale } from './i18n.js';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

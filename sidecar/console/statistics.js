@@ -5,8 +5,8 @@ import { get, notice } from './api.js';
 import { chart } from './chart.js';
 import { keepCsv } from './csv.js';
 import { h, say } from './dom.js';
-import { count, country, fromField, locale, percent, toField, when } from './format.js';
-import { has, t } from './i18n.js';
+import { count, country, fromField, percent, toField, when } from './format.js';
+import { has, locale, t } from './i18n.js';
 import { timeText } from './scale.js';
 
 const HOUR = 3_600_000;
@@ -48,7 +48,7 @@ export function statistics({ address, may, name, begin }) {
     let parts;
     try {
       const answer = await get(`${address}?${query(asked)}`);
-      if (!isFirst) say(t('stats.figures', figures(answer)));
+      if (!isFirst) say(t('stats.figures', { total: answer.visits.total, human: answer.visits.human }));
       parts = shown(answer, asked, name);
     } catch (failure) {
       parts = [notice(failure, () => load())];

@@ -24,7 +24,7 @@ pub fn copy(browser: &Browser) {
 /// # Panics
 /// When the page shows none.
 pub fn made(browser: &Browser) -> String {
-    browser.text_with("[data-made] h2", "The link is created.");
+    browser.text_with("[data-made] h2", "Link created");
     let script = "return document.querySelector('[data-made]').dataset.made";
     let code = browser.run(script, &[]);
     code.as_str().expect("a code").to_owned()

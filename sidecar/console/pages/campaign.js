@@ -34,7 +34,7 @@ export async function show(context, [id]) {
     links.replaceChildren(numberOf(now));
   };
   const upload = may('links:write') && state !== 'revoked'
-    && sheet(t('upload.title'), uploader(context, campaign, recount));
+    && sheet(t('upload'), uploader(context, campaign, recount));
   const isEmpty = size?.count === 0;
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end row' },

@@ -43,15 +43,14 @@ function shown({ since, visitsAreLate, nodes, domains }) {
 
 /** A warning that a domain may be blocked, with the next steps. */
 function fell({ domain, fall }) {
-  const values = { domain, before: count(Math.round(fall.before)), since: count(Math.round(fall.since)),
-    at: clock(fall.at) };
+  const values = { domain, before: Math.round(fall.before), since: Math.round(fall.since), at: clock(fall.at) };
   return h('div', { class: 'notice bad', 'data-fell': domain },
     h('strong', {}, t('domains.fell', values)), h('p', {}, t('domains.fell.hint')));
 }
 
 /** A warning that a network may block a domain. */
 function fellInNetwork({ domain }, { network, before, since, at }) {
-  const values = { domain, network, before: count(Math.round(before)), since: count(Math.round(since)), at: clock(at) };
+  const values = { domain, network, before: Math.round(before), since: Math.round(since), at: clock(at) };
   return h('div', { class: 'notice bad', 'data-fell-network': `${domain} ${network}` },
     h('strong', {}, t('domains.fell.network', values)), h('p', {}, t('domains.fell.network.hint')));
 }
@@ -75,7 +74,7 @@ function table(domains, nodes, since) {
 function more({ announced }) {
   const said = announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl, weight, campaignId, keyId }) => [
     baseUrl,
-    weight > 1 && t('domains.weight', { weight: count(weight) }),
+    weight > 1 && t('domains.weight', { weight }),
     campaignId && t('domains.campaign', { id: campaignId }),
     keyId && t('domains.key', { id: keyId }),
   ].filter(Boolean).join(' · '));
@@ -104,7 +103,7 @@ function bars({ domain, visits, minutes, fall }, since) {
   if (fall) drawn.push(svg('path', { class: 'fell', d: `M${at(fall.at) - 0.1} 0V20` }));
   return svg('svg', {
     class: 'bars', viewBox: `0 0 ${MINUTES} 20`, preserveAspectRatio: 'none', role: 'img',
-    'aria-label': t('domains.chart', { domain, count: count(visits), most: count(most) }),
+    'aria-label': t('domains.chart', { domain, count: visits, most }),
   }, svg('path', { d: `M0 20H${MINUTES}` }), ...drawn);
 }
 
@@ -118,7 +117,7 @@ function nodesOf(nodes) {
     h('tbody', {}, nodes.map(({ node, domains, notTold, changedAt, heardAt }) => h('tr', { 'data-node': node },
       h('th', { scope: 'row', class: 'code' }, node),
       h('td', { class: 'number' }, count(domains),
-        notTold > 0 && h('span', { class: 'faint small' }, ` ${t('domains.cut', { count: count(notTold) })}`)),
+        notTold > 0 && h('span', { class: 'faint small' }, ` ${t('domains.cut', { count: notTold })}`)),
       h('td', { class: 'wide' }, when(changedAt)),
       h('td', {}, when(heardAt)))))));
 }

@@ -64,7 +64,7 @@ function facts(key, { at }) {
     fact(t('field.scopes'), h('ul', {}, key.scopes.map((scope) => h('li', {}, scopeInWords(scope))))),
     fact(t('field.expiresAt'), key.expiresAt ? when(key.expiresAt) : t('key.never')),
     rateLimit && fact(t('key.rate'), t('key.rate.is', {
-      rate: count(rateLimit.requestsPerSecond), burst: count(rateLimit.burst),
+      rate: rateLimit.requestsPerSecond, burst: rateLimit.burst,
     })),
     policy.allowedDomains && fact(t('field.policy.allowedDomains'), policy.allowedDomains.join(', ')),
     policy.strategies && fact(t('field.policy.strategies'), policy.strategies.join(', ')),

@@ -30,7 +30,9 @@ export async function show(context, [code]) {
     canEnd: context.may('links:write') && link.state !== 'revoked' && !link.campaignId,
   });
   const title = t('link.title', { code });
-  const isWell = explained.answer.rule === 'live' && explained.agreement === 'same';
+  // The next visit adds a record that Redis does not have.
+  const agrees = ['same', 'missing'].includes(explained.agreement);
+  const isWell = explained.answer.rule === 'live' && agrees;
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(link.state), h('div', { class: 'end' },
       actionsOf(link, etag, context))),
@@ -38,7 +40,7 @@ export async function show(context, [code]) {
       h('div', {},
         facts(link, at),
         !isWell && h('div', { class: 'notice warn', 'data-why': explained.answer.rule },
-          t(`rule.${explained.answer.rule}`), explained.agreement !== 'same' && [' ', agreementOf(explained)]),
+          t(`rule.${explained.answer.rule}`), !agrees && [' ', t('link.differs')]),
         statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}`, begin: link.createdAt }),
         sheet(t('visits.latest'), visitsOf(link, visits)),
         tested,
@@ -108,9 +110,9 @@ function why(explained) {
 }
 
 function visitsOf(link, visits) {
-  const total = h('p', {}, t('visits.total', {
-    total: count(link.visits?.total), human: count(link.visits?.human),
-  }), link.visits?.refused > 0 && [' ', t('visits.refused', { count: count(link.visits.refused) })]);
+  const { total: all = 0, human = 0, refused = 0 } = link.visits ?? {};
+  const total = h('p', {}, t('visits.total', { total: all, human }),
+    refused > 0 && [' ', t('visits.refused', { count: refused })]);
   if (!visits) return [total, h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' }))];
   if (visits.failure) return [total, notice(visits.failure)];
   if (visits.visits.length === 0) return [total];

@@ -2,8 +2,8 @@
 
 import { get, notice } from '../api.js';
 import { h, say } from '../dom.js';
-import { clock, count, locale, placeOf } from '../format.js';
-import { t } from '../i18n.js';
+import { clock, placeOf } from '../format.js';
+import { locale, t } from '../i18n.js';
 import { listen } from '../feed.js';
 import { CLASSES } from '../statistics.js';
 
@@ -43,9 +43,9 @@ export async function show({ heading, left, at, may }) {
     const perSecond = new Intl.NumberFormat(locale(), { maximumFractionDigits: 1 })
       .format(feed.times.length / RATE_OVER);
     set(rate, t('live.rate', { rate: perSecond }));
-    set(missed, feed.missed > 0 ? t('live.missed', { count: count(feed.missed) }) : '');
+    set(missed, feed.missed > 0 ? t('live.missed', { count: feed.missed }) : '');
     if (feed.paused) {
-      set(pause, t('live.resume', { count: count(feed.waiting.length) }));
+      set(pause, t('live.resume', { count: feed.waiting.length }));
       return;
     }
     set(pause, t('live.pause'));
@@ -99,7 +99,7 @@ export async function show({ heading, left, at, may }) {
   const timers = [
     setInterval(draw, DRAW_EVERY),
     setInterval(() => {
-      if (feed.unsaid > 0 && !feed.paused) say(t('live.said', { count: count(feed.unsaid) }));
+      if (feed.unsaid > 0 && !feed.paused) say(t('live.said', { count: feed.unsaid }));
       feed.unsaid = 0;
     }, SAY_EVERY),
   ];
@@ -149,7 +149,7 @@ function filters(begin) {
 
 function tableOf(rows) {
   return h('table', { class: 'live' },
-    h('caption', { class: 'unseen' }, t('live.caption', { count: count(MOST) })),
+    h('caption', { class: 'unseen' }, t('live.caption', { count: MOST })),
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, t('column.when')),
       h('th', { scope: 'col' }, t('column.link')),

@@ -2,7 +2,6 @@
 
 import { ask, Failure, get, part } from '../api.js';
 import { h, say } from '../dom.js';
-import { count } from '../format.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { copyButton, fact, sheet } from '../parts.js';
@@ -106,8 +105,6 @@ function variables() {
 
 /** The message with short links. */
 function short({ text, codes, before, after }, { at, may }) {
-  const size = ({ segments, encoding, length }) =>
-    t('message.size', { segments: count(segments), encoding, length: count(length) });
   const saved = h('p', { role: 'status', 'data-saved': '' });
   const recipients = h('input', { id: 'recipients', type: 'number', min: '1', step: '1', value: RECIPIENTS,
     input: () => tell() });
@@ -115,8 +112,7 @@ function short({ text, codes, before, after }, { at, may }) {
     const number = Number(recipients.value) || 0;
     const fewer = before.segments - after.segments;
     saved.textContent = t(fewer < 0 ? 'message.more' : 'message.fewer', {
-      before: count(before.segments * number), after: count(after.segments * number),
-      fewer: count(Math.abs(fewer) * number),
+      before: before.segments * number, after: after.segments * number, fewer: Math.abs(fewer) * number,
     });
   };
   tell();
@@ -124,8 +120,8 @@ function short({ text, codes, before, after }, { at, may }) {
     h('p', { class: 'said', 'data-text': '' }, text),
     h('div', { class: 'row' }, copyButton(text, { class: 'main' })),
     h('dl', { class: 'facts' },
-      fact(t('message.before'), size(before)),
-      fact(t('message.after'), size(after)),
+      fact(t('message.before'), t('message.size', before)),
+      fact(t('message.after'), t('message.size', after)),
       codes.length > 0 && fact(t('message.links'), codes.map((code) => [
         may('links:read') ? h('a', { class: 'code', href: at(`/links/${code}`) }, code) : h('span', { class: 'code' }, code),
         ' ',

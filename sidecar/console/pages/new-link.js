@@ -2,7 +2,6 @@
 
 import { ask, get, notice, part } from '../api.js';
 import { h, say } from '../dom.js';
-import { count } from '../format.js';
 import { t } from '../i18n.js';
 import { form } from '../form.js';
 import { qr, shortUrl } from '../parts.js';
@@ -55,7 +54,7 @@ export async function show(context) {
   await draw(id);
   place.append(h('div', { class: 'sheet narrow' }, campaigns.all.length > 0 && chooser(campaigns, id, draw), body));
   return { title, parts: [
-    heading(title), place, h('p', {}, h('a', { href: at('/new/file') }, t('upload.link'))),
+    heading(title), place, h('p', {}, h('a', { href: at('/new/file') }, t('upload'))),
   ] };
 }
 
@@ -81,17 +80,17 @@ function fields(campaign, usual, place, { at, may, again }) {
     send: t('new.make'),
     changed: (inputs) => {
       const text = usual?.(inputs.get('customSlug').value.trim(), inputs.get('domain').value.trim());
-      shown.textContent = text ? t('new.short', { url: text, length: count(text.length) }) : '';
+      shown.textContent = text ? t('new.short', { url: text, length: text.length }) : '';
     },
     call: async (members) => {
       const of = campaign && { campaignId: campaign.id };
       const { data: link } = await ask('POST', '/v1/links', { ...members, ...of });
       place.replaceChildren(created(link, { at, may, again }));
       place.querySelector('h2').focus();
-      say(`${t('new.made')} ${link.shortUrl ?? link.shortCode}`);
+      say(`${t('new.made')}: ${link.shortUrl ?? link.shortCode}`);
     },
   });
-  if (!campaign) addTemplates(made);
+  if (!campaign && may('links:read')) addTemplates(made);
   made.querySelector('[name=customSlug]').parentElement.append(shown);
   return made;
 }

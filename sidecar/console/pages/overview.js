@@ -45,7 +45,7 @@ export async function show({ heading, at, may }) {
         ? domainsOf(all) : h('p', { class: 'empty' }, t('domains.none')))),
       changes.length > 0 && card('overview.jobs', jobs, null, () => jobsOf(changes.slice(0, ROWS)))),
     may('links:write') && sheet(t('overview.start'), h('div', { class: 'row' }, [
-      ['/new', 'nav.new'], ['/new/file', 'upload.link'], ['/message', 'message'],
+      ['/new', 'nav.new'], ['/new/file', 'upload'], ['/message', 'message'],
       may('campaigns:write') && ['/campaigns-new', 'campaign.new'],
     ].filter(Boolean).map(([path, text]) => h('a', { class: 'button', href: at(path) }, t(text))))),
   ].filter(Boolean) };

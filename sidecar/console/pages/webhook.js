@@ -118,5 +118,5 @@ function log(attempts) {
       h('td', {}, h('span', { class: `state ${it.delivered ? 'live' : 'revoked'}` }, it.status ?? it.error)),
       h('td', { class: 'number' }, count(it.attempt)),
       h('td', { class: 'number' }, count(it.events)),
-      h('td', { class: 'number wide' }, t('webhook.milliseconds', { count: count(it.durationMs) })))))));
+      h('td', { class: 'number wide' }, t('webhook.milliseconds', { count: it.durationMs })))))));
 }

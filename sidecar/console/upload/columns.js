@@ -22,9 +22,9 @@ const OWN = {
   clickId: ['clickid'],
   rules: ['rule', '规则'],
   variants: ['variant', 'abtest', '变体'],
-  expiredTarget: ['expiredurl', '结束之后'],
-  pausedTarget: ['pausedurl', '暂停期间'],
-  notYetTarget: ['notyeturl', '开始之前'],
+  expiredTarget: ['expiredurl', '结束后的目标网址', '结束之后'],
+  pausedTarget: ['pausedurl', '暂停期间的目标网址', '暂停期间'],
+  notYetTarget: ['notyeturl', '开始前的目标网址', '开始之前'],
   preview: ['预览'],
 };
 

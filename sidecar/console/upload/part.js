@@ -139,8 +139,8 @@ async function open(parts, chosenFile, encodings = ENCODINGS) {
         t(isText ? 'upload.encoding' : 'upload.unreadable')));
       return;
     }
-    counted.textContent = t('upload.rows', { rows: count(all) });
-    send.textContent = t('upload.send.rows', { rows: count(all) });
+    counted.textContent = t('upload.rows', { rows: all });
+    send.textContent = t('upload.send.rows', { rows: all });
     found = { rows: all, digest };
     const before = kept.like(parts.place, digest);
     const isFitting = before?.chosen?.length === names.length
@@ -251,7 +251,7 @@ function follow(parts, upload) {
 }
 
 const counts = ({ made, failed, rows }) =>
-  t('upload.counts', { made: count(made), failed: count(failed), rows: count(rows) });
+  t('upload.counts', { made, failed, rows });
 
 /** The outcome of an upload. */
 function ended(parts, upload) {
@@ -305,5 +305,5 @@ function mistakes({ shown, failed }) {
           h('td', { class: 'wide' }, text),
           h('td', {}, reason)))))),
     failed > shown.length && h('p', { class: 'hint' },
-      t('upload.errors.more', { rest: count(failed - shown.length) })));
+      t('upload.errors.more', { rest: failed - shown.length })));
 }

@@ -1,7 +1,6 @@
 // Revokes all links of an upload, in a job of the service.
 
 import { confirmed, h } from '../dom.js';
-import { count } from '../format.js';
 import { t } from '../i18n.js';
 import { outcome, run } from '../job.js';
 
@@ -11,7 +10,7 @@ export function revocation({ uploadId, made, name }, { may, left, done }) {
   const place = h('div', { 'data-revocation': uploadId });
   const begin = async () => {
     const agreed = await confirmed({
-      title: t('upload.revoke.title', { name }), text: t('upload.revoke.text', { count: count(made) }),
+      title: t('upload.revoke.title', { name }), text: t('upload.revoke.text', { count: made }),
       yes: t('revoke'), no: t('cancel'), danger: true,
     });
     if (!agreed) return;

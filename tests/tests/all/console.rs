@@ -96,11 +96,11 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.assert_accessible();
     browser.assert_sound(&[]);
     sign_in(&browser, "slk_wrong");
-    browser.text_with("[role=alert]", "This key opens nothing");
+    browser.text_with("[role=alert]", "This key is not valid");
     browser.assert_accessible();
     sign_in(&browser, &stack.sidecar.key);
     browser.text_with("h1", "Overview");
-    browser.text_with("[data-card='overview.links']", "Create the first link");
+    browser.text_with("[data-card='overview.links']", "Create your first link");
     browser.assert_accessible();
     browser.assert_sound(&["status of 401"]);
     open(&browser, "/console", "Overview");
@@ -221,7 +221,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     open(&browser, "/console/links/nosuch", "No link nosuch");
     browser.find("[data-rule=unknown]");
     browser.assert_accessible();
-    open(&browser, "/console/elsewhere", "Nothing here");
+    open(&browser, "/console/elsewhere", "Page not found");
     browser.click("[data-leave]");
     browser.text_with("h1", "Sign in");
     open(&browser, "/console/links", "Sign in");
@@ -281,7 +281,7 @@ fn campaigns_are_found_paused_and_revoked_with_all_their_links() {
     browser.click(&format!("[data-campaign='{id}'] a"));
     browser.text_with("h1", "Campaign Spring");
     browser.text_with("main", "https://example.com/?m={member}");
-    browser.text_with("main", "No visits in this time.");
+    browser.text_with("main", "No visits in this period");
     browser.assert_accessible();
     assert_eq!(stack.follow("member").status, 302);
     act(&browser, "pause", true);
@@ -388,9 +388,9 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     // Where they wanted to go.
     browser.text_with("h1", "Link abc");
     assert!(!browser.has("a[href='/console/new']") && !browser.has("[data-act]"));
-    browser.text_with("main", "It needs the scope stats:read.");
+    browser.text_with("main", "This needs the permission stats:read.");
     open(&browser, "/console/new", "New link");
-    browser.text_with("main", "It needs the scope links:write.");
+    browser.text_with("main", "This needs the permission links:write.");
 
     browser.set_offline(true);
     browser.click("nav a[href='/console/links']");
@@ -428,6 +428,16 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
         200
     );
     browser.fill("#f-note", "theirs");
+    // A session that ends meanwhile takes nothing of the form.
+    let sign_out = "return fetch('/console/session', \
+                    { method: 'DELETE', headers: { 'X-Shortlink-Console': '1' } }).then((it) => it.ok)";
+    assert_eq!(browser.run(sign_out, &[]), json!(true));
+    browser.click("form .main");
+    browser.text_with("[role=alert]", "Your session has ended");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Change link abc");
+    let note = "return document.querySelector('#f-note').value";
+    assert_eq!(browser.run(note, &[]), json!("theirs"));
     browser.click("form .main");
     browser.text_with("[role=alert]", "This link was changed meanwhile");
 

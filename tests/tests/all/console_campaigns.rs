@@ -76,9 +76,9 @@ fn campaigns_are_made_and_lead_elsewhere() {
     browser.assert_accessible();
     browser.fill("#f-name", "Spring");
     browser.fill("#f-longUrl", "https://{member}.example.com/");
-    browser.text_with("[data-preview]", "Each link has its own: member");
+    browser.text_with("[data-preview]", "Values that differ per link: member");
     browser.click("form .main");
-    browser.text_with("#w-longUrl", "Target of its links");
+    browser.text_with("#w-longUrl", "Target of the links");
     browser.assert_accessible();
     browser.fill("#f-longUrl", SPRING);
     browser.click("summary");
@@ -122,7 +122,7 @@ fn campaigns_are_made_and_lead_elsewhere() {
         "https://shop.example.com/spring?m=7&c=two",
     );
     browser.fill("#f-longUrl", "https://shop.example.com/summer/{member}");
-    let preview = browser.text_with("[data-preview]", "Where links will lead");
+    let preview = browser.text_with("[data-preview]", "New targets");
     browser.assert_accessible();
     let summer = "https://shop.example.com/summer/Zo%C3%AB";
     assert!(preview.contains(summer), "{preview}");
@@ -189,7 +189,10 @@ fn a_file_becomes_links_of_a_campaign() {
     browser.assert_accessible();
     browser.click("[data-send]");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "9,990 made, 10 failed, of 10,000 rows");
+    browser.text_with(
+        "[data-ended]",
+        "Rows: 9,990 created, 10 failed, 10,000 in total",
+    );
     browser.text_with("[data-links]", "9,990");
     browser.assert_accessible();
     assert_eq!(links_of(&stack, &id), 9_990);
@@ -244,9 +247,9 @@ fn a_file_becomes_links_of_a_campaign() {
 
     // It is known by now, and can be sent anew when that is wanted.
     console.open(&page, "Campaign Spring");
-    browser.text_with("main", "Sent from this browser");
+    browser.text_with("main", "Uploads from this browser");
     choose(&console, &path);
-    browser.text_with("main", "This file was sent before.");
+    browser.text_with("main", "This file was uploaded before.");
     browser.assert_accessible();
     browser.click("#upload-anew");
     browser.click("[data-send]");
@@ -258,9 +261,9 @@ fn a_file_becomes_links_of_a_campaign() {
         &format!("/console/links?campaignId={id}&state=paused"),
         "Links",
     );
-    browser.text_with("main", "None of these links matches the filter.");
+    browser.text_with("main", "No match so far. There are older links.");
     browser.click("a[rel=next]");
-    browser.text_with("main", "No link matches the filter.");
+    browser.text_with("main", "No links match the filter");
     browser.assert_sound(&[]);
 }
 
@@ -290,7 +293,10 @@ fn the_links_of_an_upload_are_revoked_together() {
     browser.click("[data-revoke]");
     console.agree("The upload has 9,990 links.");
     wait_for(&console, "[data-revoked=done]");
-    browser.text_with("[data-revoked]", "9,990 now, 0 before. 0 could not");
+    browser.text_with(
+        "[data-revoked]",
+        "Links revoked: 9,990. Already revoked: 0. Failed: 0.",
+    );
     browser.assert_accessible();
     assert_eq!(number("*", "revoked_at IS NOT NULL"), 9_990);
     until("the edge knows", SOON, || {
@@ -302,7 +308,10 @@ fn the_links_of_an_upload_are_revoked_together() {
     browser.click(".past [data-revoke]");
     console.agree("The upload has 9,990 links.");
     wait_for(&console, "[data-revoked=done]");
-    browser.text_with("[data-revoked]", "0 now, 9,990 before");
+    browser.text_with(
+        "[data-revoked]",
+        "Links revoked: 0. Already revoked: 9,990.",
+    );
     browser.assert_sound(&[]);
 }
 
@@ -361,10 +370,10 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
     console.open(&page, "Campaign Spring");
     browser.text_with("main", "not finished");
     choose(&console, &path);
-    browser.text_with("main", "This file was sent before.");
+    browser.text_with("main", "This file was uploaded before.");
     browser.click("[data-send]");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "9,990 made, 10 failed");
+    browser.text_with("[data-ended]", "Rows: 9,990 created, 10 failed");
     assert_eq!(links_of(&stack, &id), 9_990);
     let results = console.download("[data-file=results]", "slow-results.csv");
     let codes: BTreeSet<&str> = results
@@ -388,31 +397,31 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     };
     console.open("/console/new", "New link");
     browser.click("main p a");
-    browser.text_with("h1", "Links from a file");
+    browser.text_with("h1", "Create links from a file");
     browser.assert_accessible();
     // Only by keyboard: the field takes the focus, and so does the next element.
     let focus = "document.querySelector('#upload-file').focus(); \
                  return document.activeElement.id";
     assert_eq!(browser.run(focus, &[]), json!("upload-file"));
     console.choose("#upload-file", &write("empty.csv", b"url\n"));
-    browser.text_with("[role=alert]", "no rows below its first line");
+    browser.text_with("[role=alert]", "no rows below the first line");
     let latin = write("latin.csv", b"url;tags\nhttps://example.com/a;caf\xe9\n");
     console.choose("#upload-file", &latin);
-    browser.text_with("[role=alert]", "The file is neither UTF-8");
+    browser.text_with("[role=alert]", "The file is not in UTF-8");
     browser.assert_accessible();
-    console.open("/console/new/file", "Links from a file");
+    console.open("/console/new/file", "Create links from a file");
     let text = "Ziel;tags;note\nhttps://example.com/a;x|y;\"two\nlines; \"\"said\"\"\"\n\n\
                 nonsense;;\nhttps://example.com/c;;";
     console.choose("#upload-file", &write("own.csv", text.as_bytes()));
-    browser.text_with("main", "No column has: Target");
+    browser.text_with("main", "Choose a column for: Target");
     assert!(browser.has("[data-send][disabled]"));
     let choose = "const field = document.querySelector('[data-column=Ziel]'); \
                   field.value = 'longUrl'; field.dispatchEvent(new Event('change'));";
     browser.run(choose, &[]);
-    browser.text_with("main", "The first row leads to https://example.com/a");
+    browser.text_with("main", "Target of the first row: https://example.com/a");
     browser.click("[data-send]:not([disabled])");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "2 made, 1 failed, of 3 rows");
+    browser.text_with("[data-ended]", "Rows: 2 created, 1 failed, 3 in total");
     browser.text_with("[data-errors]", "5");
     let list = stack.api("GET", "/v1/links", None).json();
     let links = list["links"].as_array().expect("links");
@@ -432,13 +441,13 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     console.choose("#upload-file", &write("again.csv", text.as_bytes()));
     browser.text_with(
         "main",
-        "This file was sent before. To send it once more creates no duplicates",
+        "This file was uploaded before. Sending it again creates no duplicates",
     );
     let tags = choose
         .replace("Ziel", "tags")
         .replace("longUrl", "externalId");
     browser.run(&tags, &[]);
-    browser.text_with("main", "This file was sent before with other columns.");
+    browser.text_with("main", "This file was uploaded before with other columns.");
     browser.assert_accessible();
     browser.click("[data-other], main .row button:not(.main)");
     // The first sheet of a workbook; its column of URLs is recognised, and named in errors.
@@ -446,11 +455,11 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     console.choose("#upload-file", &workbook);
     browser.text_with(
         "main",
-        "The first row leads to https://www.example.com/a?x=1&y=2",
+        "Target of the first row: https://www.example.com/a?x=1&y=2",
     );
     browser.click("[data-send]:not([disabled])");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "3 made, 1 failed, of 4 rows");
+    browser.text_with("[data-ended]", "Rows: 3 created, 1 failed, 4 in total");
     let errors = browser.text_with("[data-errors]", "Landing page ");
     // The number of the row in the sheet, which has an empty one.
     assert!(errors.contains('6'), "{errors}");
@@ -495,7 +504,10 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     console.choose("#upload-file", &write("open.csv", open.as_bytes()));
     browser.click("[data-send]:not([disabled])");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "1,000 made, 1 failed, of 1,001 rows");
+    browser.text_with(
+        "[data-ended]",
+        "Rows: 1,000 created, 1 failed, 1,001 in total",
+    );
     browser.text_with("[data-errors]", "1,003");
     browser.text_with("[data-errors]", "from line 1003 to the end");
     browser.click("[data-other]");
@@ -507,10 +519,10 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
          https://example.com/good,\"two\nlines\"\n"
     );
     console.choose("#upload-file", &write("swallowing.csv", open.as_bytes()));
-    browser.text_with("main", "The first row leads to https://example.com/open");
+    browser.text_with("main", "Target of the first row: https://example.com/open");
     browser.click("[data-send]:not([disabled])");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "1 made, 2 failed, of 3 rows");
+    browser.text_with("[data-ended]", "Rows: 1 created, 2 failed, 3 in total");
     browser.text_with("[data-errors]", "spans 1002 lines from line 2 on");
     browser.text_with("[data-errors]", "1,005");
     let results = console.download("[data-file=results]", "swallowing-results.csv");
@@ -549,7 +561,7 @@ fn pages_of_campaigns_speak_chinese_and_fit_a_phone() {
     browser.assert_accessible();
     browser.click("[data-send]");
     wait_for_end(&console, "done");
-    browser.text_with("[data-ended]", "共 40 行:成功 39,失败 1");
+    browser.text_with("[data-ended]", "行：成功 39，失败 1，共 40");
     browser.assert_fits();
     browser.assert_accessible();
     browser.assert_sound(&[]);
@@ -565,9 +577,9 @@ fn who_may_not_make_links_is_told_so() {
     console.open(&format!("/console/campaigns/{id}"), "Campaign Spring");
     assert!(!browser.has("#upload-file") && !browser.has("[data-act]"));
     console.open("/console/campaigns-new", "New campaign");
-    browser.text_with("main", "It needs the scope campaigns:write.");
-    console.open("/console/new/file", "Links from a file");
-    browser.text_with("main", "It needs the scope links:write.");
+    browser.text_with("main", "This needs the permission campaigns:write.");
+    console.open("/console/new/file", "Create links from a file");
+    browser.text_with("main", "This needs the permission links:write.");
     browser.assert_accessible();
     assert_eq!(
         Value::Null,

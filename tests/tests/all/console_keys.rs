@@ -41,9 +41,9 @@ fn keys_are_made_changed_rotated_and_revoked_and_the_audit_log_tells() {
     browser.fill("#f-rateLimit-requestsPerSecond", "50");
     browser.fill("#f-policy-allowedDomains", "example.com, =example.org");
     browser.click("form .main");
-    browser.text_with("[data-secret] h2", "Key campaign system is made.");
+    browser.text_with("[data-secret] h2", "Key campaign system created");
     let focused = browser.run("return document.activeElement.textContent", &[]);
-    assert_eq!(focused, json!("Key campaign system is made."));
+    assert_eq!(focused, json!("Key campaign system created"));
     copy(browser);
     browser.assert_accessible();
     let (secret, id) = shown(&console);
@@ -124,7 +124,7 @@ fn whoever_revokes_their_own_key_is_signed_out() {
     let browser = &console.browser;
     let id = own.split('_').nth(1).expect("an id");
     console.open(&format!("/console/keys/{id}"), "Key");
-    browser.text_with("main", "You have signed in with this key.");
+    browser.text_with("main", "You are signed in with this key.");
     browser.click("[data-act=revoke]");
     console.agree("you will be signed out");
     browser.find("#key");
@@ -165,7 +165,7 @@ fn the_audit_log_is_read_a_page_at_a_time() {
     browser.click(&format!("td a[href='/console/campaigns/{id}']"));
     browser.text_with("h1", "Campaign Spring");
     console.open("/console/audit?action=link.revoke", "Audit log");
-    browser.text_with("main", "No entry matches the filter.");
+    browser.text_with("main", "No entries match the filter");
     browser.assert_accessible();
     browser.assert_sound(&[]);
 }
@@ -200,9 +200,9 @@ fn who_may_not_handle_keys_is_told_so() {
     let browser = &console.browser;
     assert!(!browser.has("nav a[href='/console/keys']"));
     console.open("/console/keys", "API keys");
-    browser.text_with("main", "It needs the scope keys:admin.");
+    browser.text_with("main", "This needs the permission keys:admin.");
     console.open("/console/audit", "Audit log");
-    browser.text_with("main", "It needs the scope admin.");
+    browser.text_with("main", "This needs the permission admin.");
     browser.assert_accessible();
     browser.assert_sound(&[]);
 }

@@ -27,11 +27,11 @@ fn links_are_chosen_tried_and_changed_together() {
     console.open("/console/links", "Links");
     browser.click("[data-pick][value=a1]");
     browser.click("[data-pick][value=a2]");
-    browser.text_with(".bulk", "2 chosen");
+    browser.text_with(".bulk", "2 selected");
     browser.assert_accessible();
     assert!(!browser.has("[data-matching]"));
     browser.click("[data-bulk=pause]");
-    agree("2 links will change", "2 links are changed");
+    agree("2 links will change", "2 links changed");
     browser.find("[data-code=a1] [data-state=paused]");
     until("the edge knows", SOON, || stack.follow("a2").status == 410);
     assert_eq!(stack.follow("a3").status, 302);
@@ -47,7 +47,7 @@ fn links_are_chosen_tried_and_changed_together() {
     browser.assert_accessible();
     browser.fill("dialog #f-longUrl", "www.example.com/new");
     browser.click("dialog form .main");
-    agree("3 links will change", "3 links are changed");
+    agree("3 links will change", "3 links changed");
     until("the edge knows", SOON, || {
         stack.follow("a3").location() == Some("https://www.example.com/new")
     });
@@ -98,7 +98,7 @@ fn a_link_gets_utm_parameters_or_the_values_of_its_campaign() {
     let browser = &console.browser;
     console.open("/console/new", "New link");
     browser.fill("#f-longUrl", "shop.example.com/x?a=1");
-    browser.text_with("main form", "https:// is added.");
+    browser.text_with("main form", "https:// will be added.");
     browser.click("details:nth-of-type(2) > summary");
     browser.fill("[name='utm.source']", "sms");
     browser.fill("[name='utm.medium']", "text");

@@ -46,7 +46,7 @@ fn listeners(scene: &Scene) -> String {
 #[test]
 fn visits_appear_while_they_happen_and_can_be_held() {
     let (scene, browser) = looking(Looks::default());
-    browser.text_with("main", "No visit yet.");
+    browser.text_with("main", "No visits yet.");
     browser.assert_accessible();
     scene.tap("plain", "s1.example.com", PHONE, 1);
     until("it is shown", SOON, || count(&browser) == 1);
@@ -64,7 +64,7 @@ fn visits_appear_while_they_happen_and_can_be_held() {
         ])
     );
     assert_eq!(shown[1][0], "plain\ns1.example.com");
-    browser.text_with("[data-rate]", "0.2 a second");
+    browser.text_with("[data-rate]", "0.2 per second");
     browser.assert_accessible();
 
     // Held: what comes is counted, and shown when one goes on.

@@ -36,9 +36,13 @@ fn a_message_gets_short_links_and_shows_what_they_save() {
         .next()
         .unwrap_or_default()
         .trim_end_matches('!');
-    browser.text_with("[data-saved]", "1,000 segments become 1,000: 0 fewer.");
+    browser.text_with("main", "1 segment (");
+    browser.text_with(
+        "[data-saved]",
+        "Segments: 1,000 before, 1,000 with short links, 0 fewer.",
+    );
     browser.fill("#recipients", "20");
-    browser.text_with("[data-saved]", "20 segments become 20");
+    browser.text_with("[data-saved]", "Segments: 20 before, 20 with");
     copy(browser);
     browser.assert_accessible();
     let answer = stack.follow(code);
@@ -60,7 +64,10 @@ fn a_message_gets_short_links_and_shows_what_they_save() {
     browser.text_with("main form", "3 recipients");
     browser.assert_accessible();
     browser.click("form .main");
-    browser.text_with("[data-ended]", "2 of 3 messages are finished, 1 failed.");
+    browser.text_with(
+        "[data-ended]",
+        "Messages: 2 finished, 1 failed, 3 in total.",
+    );
     browser.text_with("[data-errors]", "Name needs a value");
     browser.assert_accessible();
     let file = console.download("[data-csv]", "people-messages.csv");
@@ -74,7 +81,7 @@ fn a_message_gets_short_links_and_shows_what_they_save() {
 
     let looks = Looks::phone("zh-CN");
     let console = Console::enter(&stack, &stack.sidecar.key, looks);
-    console.open("/console/message", "新短信");
+    console.open("/console/message", "新建短信");
     console.browser.fill(
         "#f-text",
         &format!("{long}{long} https://shop.example.com/"),

@@ -98,7 +98,10 @@ fn a_marketer_gives_rules_and_tries_them_as_a_visitor() {
     let pause = format!("{path}/pause");
     assert_eq!(stack.api("POST", &pause, None).status, 200);
     console.open(&page, &code);
-    browser.text_with("[data-rule=paused]", "A target stands instead of 410.");
+    browser.text_with(
+        "[data-rule=paused]",
+        "Visitors go to a target instead of 410.",
+    );
     browser.click("[data-try]");
     browser.text_with("[data-said]", "https://e.example/paused");
 
@@ -151,7 +154,7 @@ fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
     browser.assert_accessible();
     browser.assert_fits();
     browser.click("form .main");
-    browser.text_with("#w-preview-image", "URL of the image: must be an https URL");
+    browser.text_with("#w-preview-image", "Image URL: must be an https URL");
     browser.fill("#f-preview-image", "https://e.example/a.png");
     browser.click("form .main");
     let code = made(browser);
@@ -168,7 +171,7 @@ fn a_marketer_gives_a_preview_and_sees_what_a_messenger_gets() {
     browser.click("[data-try]");
     browser.text_with(
         "[data-said]",
-        "The messenger gets the preview, which leads to https://e.example/",
+        "The messenger shows the preview, which links to https://e.example/",
     );
     // The fields that stay are sent, too: a change replaces the preview.
     console.open(&format!("{page}/change"), "Change link");

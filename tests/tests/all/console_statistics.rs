@@ -328,7 +328,7 @@ fn domains_are_shown_as_each_nginx_has_them_and_a_fall_is_told() {
     open(&browser, "/console/domains", "Domains");
     browser.text_with(
         "[data-fell]",
-        "s1.example.com fell from 122 to 1 visits a minute at",
+        "s1.example.com fell from 122 to 1 visits per minute at",
     );
     browser.text_with("[data-fell]", "domains.conf");
     browser.assert_accessible();

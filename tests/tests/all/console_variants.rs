@@ -61,7 +61,7 @@ fn a_marketer_compares_variants_and_ends_the_test() {
     browser.text_with("#w-domain", "localhost");
     browser.fill("#f-domain", "localhost");
     browser.click("form .main");
-    browser.text_with("[data-made] h2", "The link is created.");
+    browser.text_with("[data-made] h2", "Link created");
     let link = || stack.api("GET", "/v1/links/tested", None).json();
     assert_eq!(link()["domain"], "localhost");
     let shares = |first: f64, second: f64| {

@@ -46,7 +46,7 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.fill("#f-maxBatch", "20");
     browser.assert_accessible();
     browser.click("form .main");
-    browser.text_with("[data-secret] h2", "Webhook CRM is made.");
+    browser.text_with("[data-secret] h2", "Webhook CRM created");
     let secret = browser.text_with("[data-secret] code", "whsec_");
     secret.clone_into(&mut endpoint.received.secret.lock().expect("no holder panics"));
     browser.assert_accessible();
@@ -71,7 +71,7 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.text_with("h1", "Webhook CRM");
     let html = browser.run("return document.documentElement.innerHTML", &[]);
     assert!(!html.as_str().expect("text").contains(&secret));
-    browser.text_with("main", "No message was sent yet.");
+    browser.text_with("main", "No attempts yet");
     browser.click("[data-act='webhook.test']");
     until("the attempt is shown", SOON, || {
         attempts(browser) == json!([true])
@@ -86,7 +86,7 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.text_with("[data-message] .revoked", "503");
 
     browser.click("[data-act=pause]");
-    browser.text_with("main", "Events wait until it is resumed.");
+    browser.text_with("main", "Events wait until you resume it.");
     assert_eq!(asked()["state"], "paused");
     browser.click("[data-act=resume]");
     browser.find("[data-act=pause]");
@@ -94,10 +94,10 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
     browser.click("[data-act=secret]");
     browser.assert_accessible();
     browser.click("[data-act=rotate]");
-    browser.text_with("[data-secret] h2", "Webhook CRM has a new secret.");
+    browser.text_with("[data-secret] h2", "New secret of webhook CRM created");
     let renewed = browser.text_with("[data-secret] code", "whsec_");
     assert_ne!(renewed, secret);
-    browser.text_with("details[open]", "give the endpoint the new secret");
+    browser.text_with("details[open]", "Give the endpoint the new secret");
     // For a day, messages have both signatures.
     endpoint.received.refused.store(0, Ordering::Relaxed);
     let id = asked()["id"].as_str().expect("an id").to_owned();
@@ -127,7 +127,7 @@ fn webhooks_are_made_tested_paused_replayed_changed_and_deleted() {
         Some(events.len() + 1)
     );
     browser.click("[data-act=delete]");
-    console.agree("Events that wait are not sent any more.");
+    console.agree("Undelivered events are discarded.");
     browser.text_with("h1", "Webhooks");
     assert_eq!(asked(), json!(null));
     browser.assert_sound(&["status of 422"]);

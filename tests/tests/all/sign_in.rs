@@ -47,7 +47,7 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     browser.assert_sound(&[]);
     browser.click("[data-provider]");
     browser.click("#cancel");
-    browser.text_with("[data-reason=cancelled]", "You have cancelled the sign-in.");
+    browser.text_with("[data-reason=cancelled]", "You cancelled the sign-in.");
     browser.assert_accessible();
 
     ann(json!(["staff"]));
@@ -106,7 +106,7 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     console
         .browser
         .click(&format!("{row} [data-act=end-sessions]"));
-    console.agree("The person has to sign in again.");
+    console.agree("They have to sign in again.");
     until("no session is left", SOON, || {
         asked(&format!("/v1/people/{id}"))["sessions"] == json!(0)
     });
