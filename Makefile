@@ -12,7 +12,7 @@ help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
 	@echo 'make test    format, lints, the book and every test, real servers included'
-	@echo 'make lint    format, clippy and the words of documents, comments and messages'
+	@echo 'make lint    format, clippy, the words of documents, comments and messages, and the clients'
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
 	@echo 'make test-packages   the Debian packages, built and installed on this release of Debian'
 	@echo 'make test-nginx NGINX_SOURCE=<tarball or tree>   the tests from outside, on that nginx or OpenResty'
@@ -55,6 +55,8 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/prose
 	bench/collect --check
+	scripts/clients typescript
+	scripts/clients python
 
 docs:
 	@scripts/setup docs

@@ -627,6 +627,7 @@ fn the_documents_name_only_what_is_there() {
                     "fuzz",
                     "operations",
                     "containers",
+                    "clients",
                     "docs",
                 ]
                 .iter()

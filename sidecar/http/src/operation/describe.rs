@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::parameter::Parameter;
@@ -114,6 +115,7 @@ impl Components {
         let mut settings = SchemaSettings::draft2020_12().for_serialize();
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
+        let settings = settings.with_transform(RecursiveTransform(refer_in_all_of));
         let takers = operations.iter().flat_map(|operation| {
             let parameters = operation.parameters.iter();
             parameters.map(|parameter| (parameter.key, operation.id))
@@ -192,6 +194,19 @@ impl Components {
             "headers": parts::headers(),
             "securitySchemes": parts::security(),
         })
+    }
+}
+
+/// Puts a reference beside members of its own, which a flattened type has, into `allOf`: generators of clients ignore
+/// what stands beside a reference.
+fn refer_in_all_of(schema: &mut Schema) {
+    let Some(members) = schema.as_object_mut() else {
+        return;
+    };
+    if members.contains_key("properties")
+        && let Some(reference) = members.remove("$ref")
+    {
+        members.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
     }
 }
 
