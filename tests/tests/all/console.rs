@@ -180,7 +180,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.assert_accessible();
     browser.fill("[name=look]", "https://www.example.com/autumn");
     browser.click("[role=search] button");
-    browser.text_with("main", "No link and no campaign was found.");
+    browser.text_with("main", "No link or campaign found.");
     browser.click("main a");
     browser.find("[data-rule=unknown]");
     browser.run("history.go(-2)", &[]);
