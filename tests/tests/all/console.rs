@@ -352,7 +352,7 @@ fn it_speaks_chinese_and_fits_a_phone() {
     for (path, heading) in [
         ("/console", "概览"),
         ("/console/links", "短链接"),
-        ("/console/search?q=phone", "搜索:phone"),
+        ("/console/search?q=phone", "搜索：phone"),
         ("/console/links?state=live", "短链接"),
         ("/console/new", "新建短链接"),
         ("/console/links/phone", "短链接 phone"),

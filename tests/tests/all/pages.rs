@@ -250,6 +250,26 @@ fn each_language_has_each_text() {
     assert_eq!(english.count(), 1);
     assert_eq!(imprints.len(), languages.len());
 
+    // Without the page, answers keep their status.
+    let file = stack.nginx.file("pages/page.html");
+    let page = fs::read(&file).expect("a page");
+    fs::remove_file(&file).expect("a page");
+    stack.nginx.reload();
+    let plain = |stack: &Stack, host: &str, path: &str, status: u16| {
+        let answer = get(stack, host, path, "en");
+        let is_told_to_wait = answer.header("retry-after").is_some();
+        assert_eq!(
+            (answer.status, is_told_to_wait),
+            (status, status == 503),
+            "{host}{path}"
+        );
+        assert!(!body(&answer).contains("<footer>"), "{host}{path}");
+    };
+    plain(&stack, "a.example", "/nosuchone", 404);
+    plain(&stack, "b.example", "/", 410);
+    fs::write(&file, page).expect("a page");
+    stack.nginx.reload();
+
     // Also if no part can decide whether there is a link.
     stack.sidecar.kill();
     stack.redis.kill();
@@ -262,6 +282,10 @@ fn each_language_has_each_text() {
     assert!(page.contains("<html lang=\"ur\" dir=\"rtl\">"), "{page}");
     assert!(seen.contains(between(&page, "<h1>", "</h1>")), "{page}");
     assert!(page.contains("<bdi>Acme</bdi>"), "{page}");
+
+    fs::remove_file(&file).expect("a page");
+    stack.nginx.reload();
+    plain(&stack, "a.example", "/nosuchthree", 503);
 }
 
 #[test]
