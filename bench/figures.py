@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-# The file that `bench/figures` collects them in.
+# The file that `bench/collect` has them written to.
 COLLECTED = os.environ.get("BENCH_FIGURES")
 
 
