@@ -130,12 +130,7 @@ async fn search(
     ] {
         let left = found.left(by);
         if left > 0 && !question.words.is_empty() {
-            let lead = lead(db, member, &question.words).await?;
-            let words = Words {
-                member,
-                lead,
-                words: &question.words,
-            };
+            let words = Words::of(db, member, &question.words).await?;
             let inner = |statement: &mut Statement<'_>| words.push(statement);
             found.add(by, links(db, &inner, own, left).await?);
         }
@@ -322,7 +317,15 @@ struct Words<'q> {
     words: &'q [String],
 }
 
-impl Words<'_> {
+impl<'q> Words<'q> {
+    async fn of(db: &mut Db<'_>, member: Member, words: &'q [String]) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            member,
+            lead: lead(db, member, words).await?,
+            words,
+        })
+    }
+
     /// Adds the statement that reads the rows of one word, each of an item that has all others.
     fn push(&self, statement: &mut Statement<'_>) {
         let word = &self.words[self.lead];
@@ -407,12 +410,7 @@ async fn search_campaigns(
     question: &Question,
     own: Option<&[String]>,
 ) -> Result<Vec<Campaign>, sqlx::Error> {
-    let member = Member::Campaign;
-    let words = Words {
-        member,
-        lead: lead(db, member, &question.words).await?,
-        words: &question.words,
-    };
+    let words = Words::of(db, Member::Campaign, &question.words).await?;
     let mut statement = db.statement(sql!("SELECT found_id FROM ("));
     words.push(&mut statement);
     statement

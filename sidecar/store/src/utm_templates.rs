@@ -13,14 +13,12 @@ use super::{Store, audit};
 /// The lock of transactions that store a template: there is a bound on their number.
 const LOCK: i64 = 0x7368_6f72_7475_746d;
 
-const SELECT: &[&str] = &[
-    "SELECT name, source, medium, campaign, term, content, updated_at, updated_by FROM utm_templates",
-];
+const COLUMNS: &str = "name, source, medium, campaign, term, content, updated_at, updated_by";
 
 impl Store {
     /// Lists all templates by their names.
     pub async fn list_utm_templates(&self) -> Result<Vec<UtmTemplate>, StoreError> {
-        let sql = sql!(SELECT; " ORDER BY name");
+        let sql = sql!("SELECT ", COLUMNS, " FROM utm_templates ORDER BY name");
         self.all("list templates", sql, args![], read).await
     }
 
@@ -47,8 +45,8 @@ impl Store {
         self.run_tx("delete a template", args, |db, (name, key_id, now)| {
             Box::pin(async move {
                 let sql = sql!(
-                    "DELETE FROM utm_templates WHERE name = $1 \
-                     RETURNING name, source, medium, campaign, term, content, updated_at, updated_by"
+                    "DELETE FROM utm_templates WHERE name = $1 RETURNING ",
+                    COLUMNS
                 );
                 let deleted = db.one(sql, args![name], read).await?;
                 if let Some(template) = &deleted {
@@ -70,8 +68,9 @@ async fn store(db: &mut Db<'_>, template: &UtmTemplate) -> Result<bool, sqlx::Er
         return Ok(false);
     }
     let sql = sql!(
-        "INSERT INTO utm_templates (name, source, medium, campaign, term, content, updated_at, updated_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO UPDATE SET \
+        "INSERT INTO utm_templates (",
+        COLUMNS,
+        ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO UPDATE SET \
          (source, medium, campaign, term, content, updated_at, updated_by) = ($2, $3, $4, $5, $6, $7, $8)"
     );
     let mut utm = template.utm.clone();
