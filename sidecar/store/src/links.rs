@@ -19,7 +19,7 @@ use super::db::Db;
 use super::rows::{checked, columns, find, find_by_id, find_id, known_ids, read};
 use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, args, invalid, is_storable};
-use super::{Store, audit, changes, digests, history, listing, search, tags};
+use super::{Store, audit, digests, history, listing, outbox, search, tags};
 use crate::past::NOBODY;
 use crate::texts::of_tags;
 use crate::webhooks::expiry;
@@ -283,7 +283,7 @@ async fn edit(
             last: id,
             revision: link.revision,
         });
-        changes::append(db, receipt.0.iter(), link.updated_at).await?;
+        outbox::enqueue(db, &receipt.0, link.updated_at).await?;
     }
     if let Edit::Changed(link) = &edit {
         let changed = [(id, before.valid_until, link)];

@@ -16,7 +16,7 @@ use super::super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::super::value::{Row, args, invalid};
 use super::super::visits::{click_ids, erasing, erasure, variants};
 use super::super::webhooks::expiry;
-use super::super::{changes, conversions, links, listing};
+use super::super::{conversions, links, listing, outbox};
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
 pub(super) const LINKS_PER_STEP: usize = 100;
@@ -381,7 +381,7 @@ async fn change(
         });
         step.links.push(link);
     }
-    changes::append(db, step.receipt.0.iter(), now).await?;
+    outbox::enqueue(db, &step.receipt.0, now).await?;
     let changed = changed.into_iter();
     let changed = changed.map(|(id, before, place)| (id, before, &step.links[place]));
     expiry::report_changed(db, changed, now).await?;

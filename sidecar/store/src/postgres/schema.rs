@@ -51,6 +51,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0040_clicked_messages",
     "0042_search",
     "0043_utm_templates",
+    "0044_unchanged_links",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

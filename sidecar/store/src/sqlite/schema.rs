@@ -54,6 +54,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0045_clicked_messages",
     "0047_search",
     "0048_utm_templates",
+    "0049_unchanged_links",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -5,9 +5,10 @@ use std::num::NonZeroU64;
 
 use jiff::SignedDuration;
 use shortlink_core::bulk::{BulkAction, BulkJob, BulkOutcome, BulkState, NewBulkJob, Selection};
-use shortlink_core::link::{Change, Link, UploadId};
+use shortlink_core::link::{Change, Edit, Link, UploadId};
 use shortlink_core::ports::AuditListing;
-use shortlink_core::testing::{link, moment};
+use shortlink_core::revised::Revised;
+use shortlink_core::testing::{changed_by, link, moment};
 use vocabulary::Code;
 
 use crate::testing::*;
@@ -21,6 +22,7 @@ in_every_store! {
     a_cancelled_job_does_no_further_step,
     an_idempotency_key_creates_one_job,
     old_jobs_are_forgotten_with_their_results,
+    a_link_that_never_changed_waits_no_longer_once_it_is_published_again,
 }
 
 fn new(action: BulkAction, selection: Selection) -> NewBulkJob {
@@ -284,4 +286,33 @@ async fn old_jobs_are_forgotten_with_their_results(fixture: Fixture) {
     assert_eq!(store.find_bulk_job(old).await.expect("a store"), None);
     assert!(results(store, old).await.is_empty());
     assert_eq!(job(store, running).await.state, BulkState::Running);
+}
+
+async fn a_link_that_never_changed_waits_no_longer_once_it_is_published_again(fixture: Fixture) {
+    let store = &*fixture.store;
+    let codes = of_upload(store, 2).await;
+    settle(store, vec![waiting(store).await.receipt], moment(NOW)).await;
+    assert_eq!(count_waiting(store, 9).await, 0);
+    let id = started(store, new(BulkAction::Resume, Selection::Upload(upload())))
+        .await
+        .id;
+    let mut receipts = Vec::new();
+    loop {
+        let step = store.step_bulk_job(id, moment(NOW)).await.expect("a store");
+        receipts.push(step.receipt);
+        if step.is_last {
+            break;
+        }
+    }
+    let at = moment(NOW);
+    let by = changed_by("key");
+    let resume = Box::new(move |link: Link| link.resume(at));
+    let resumed = store.edit_link(&codes[0], &by, resume);
+    let resumed = resumed.await.expect("a store").expect("a link");
+    assert!(matches!(resumed.edit, Edit::Unchanged(_)));
+    receipts.push(resumed.receipt);
+    assert_eq!(count_waiting(store, 9).await, 2);
+    settle(store, receipts, moment(NOW)).await;
+    assert_eq!(fixture.waiting().await, [""; 0]);
+    assert_eq!(count_waiting(store, 9).await, 0);
 }
