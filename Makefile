@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-packages test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt figures fuzz screenshots clean
+.PHONY: help setup build deb run test test-packages test-nginx test-valkey test-asan explore lint docs alerts containers-check fmt figures fuzz release release-check screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -27,6 +27,8 @@ help:
 	@echo '             (NGINX=<tarball or tree>: only the module, for that nginx or OpenResty)'
 	@echo 'make deb     Debian packages of both, into target/deb/'
 	@echo '             (NGINX=<tarball or tree>: of the module, for the packages of nginx.org or OpenResty)'
+	@echo 'make release   the files of a release, from the last commit, into target/dist/ (NGINX_SOURCES=<folder>; DRAFT=1)'
+	@echo 'make release-check   makes them again and compares them'
 	@echo 'make screenshots   screenshots of the console, into docs/src/screenshots/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
@@ -54,6 +56,8 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/prose
+	scripts/version --check
+	scripts/notices
 	bench/collect --check
 	scripts/clients typescript
 	scripts/clients python
@@ -108,6 +112,13 @@ alerts:
 containers-check:
 	@scripts/setup containers
 	@scripts/containers-check
+
+# The variable NGINX_SOURCES reaches the program through its environment.
+release:
+	@scripts/release $(if $(DRAFT),--draft)
+
+release-check:
+	@scripts/release --check $(if $(DRAFT),--draft)
 
 fmt:
 	cargo fmt --all
