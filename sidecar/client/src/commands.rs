@@ -19,6 +19,7 @@ mod search;
 mod session;
 mod show;
 mod stats;
+mod utm_templates;
 mod values;
 mod variants;
 mod webhooks;
@@ -47,6 +48,8 @@ pub enum RemoteCommand {
     Jobs(Remote<jobs::JobsCommand>),
     /// Send events of a running service to endpoints, over its API.
     Webhooks(Remote<webhooks::WebhooksCommand>),
+    /// Show and change the templates of UTM parameters that all users of a running service share, over its API.
+    UtmTemplates(Remote<utm_templates::UtmTemplatesCommand>),
     /// Find links and campaigns of a running service by any text, over its API: a code, a short URL, an external id, a tag,
     /// words of targets and notes, or the begin of one of these.
     ///
@@ -116,6 +119,9 @@ impl RemoteCommand {
             }
             Self::Stats(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
             Self::Webhooks(Remote { command, client }) => {
+                command.run(&Session::new(&client)?).await?;
+            }
+            Self::UtmTemplates(Remote { command, client }) => {
                 command.run(&Session::new(&client)?).await?;
             }
             Self::Codes(Remote { command, client }) => command.run(&Session::new(&client)?).await?,

@@ -6,6 +6,7 @@ mod messages;
 mod refusals;
 mod rules;
 mod tools;
+mod utm_templates;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -254,7 +255,7 @@ fn who_sits_at_a_terminal_is_asked_before_a_link_is_revoked() {
         let output = running.wait_with_output().expect("it ends");
         drop(input);
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains("Revoke? [y/N]"), "{text}");
+        assert!(text.contains("Continue? [y/N]"), "{text}");
         assert_eq!(output.status.code(), Some(exit), "{text}");
         until("the answer counts", SOON, || {
             stack.follow(&code).status == status

@@ -283,7 +283,7 @@ pub(super) fn confirm(what: &str) -> Result<(), Failure> {
         )));
     }
     let mut error = std::io::stderr().lock();
-    let asked = write!(error, "{what}\nRevoke? [y/N] ").and_then(|()| error.flush());
+    let asked = write!(error, "{what}\nContinue? [y/N] ").and_then(|()| error.flush());
     asked.context("the question can't be written")?;
     let mut answer = String::new();
     let read = input.read_line(&mut answer);
