@@ -1,7 +1,7 @@
 // Sends requests to the API, and explains failures.
 
 import { h } from './dom.js';
-import { has, t } from './i18n.js';
+import { detailOf, has, t } from './i18n.js';
 
 /** A failed request: a problem of the API, or no answer at all (status 0). */
 export class Failure extends Error {
@@ -14,7 +14,8 @@ export class Failure extends Error {
 
   /** The faults by member: names, with a dot before inner ones, and texts. */
   get fields() {
-    return (this.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split('/').slice(1).join('.'), detail]);
+    return (this.problem.errors ?? []).map(({ pointer, detail }) =>
+      [pointer.split('/').slice(1).join('.'), detailOf(detail)]);
   }
 }
 
@@ -67,12 +68,15 @@ export async function part(call) {
   }
 }
 
+/** The text that something needs a scope, with its meaning. */
+export const needs = (scope) => t('error.scope', { scope, what: has(`scope.${scope}`) ? t(`scope.${scope}`) : scope });
+
 /** The text of a failure: the cause, and the next step. */
 export function inWords(failure) {
   if (!(failure instanceof Failure)) throw failure;
   const { status, problem } = failure;
   const scope = /^The scope (\S+) is needed\.$/.exec(problem.detail ?? '')?.[1];
-  if (status === 403 && scope) return [t('error.403'), t('error.scope', { scope })];
+  if (status === 403 && scope) return [t('error.403'), needs(scope)];
   if (status === 429) return [t('error.429'), t('error.retry', { seconds: failure.retryAfter ?? '1' })];
   if (status === 0) return [t('error.0'), t('error.offline')];
   const title = has(`error.${status}`) ? t(`error.${status}`) : problem.title ?? t('error.other', { status });

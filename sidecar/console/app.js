@@ -5,6 +5,7 @@ import { h, say } from './dom.js';
 import { brand, frame, languageButton } from './frame.js';
 import { begin, choose, t } from './i18n.js';
 import * as signIn from './pages/sign-in.js';
+import { fillIn, keep, taken, typedIn } from './typed.js';
 
 const ROOT = '/console';
 
@@ -137,11 +138,30 @@ function loadOthers() {
 /** Shows what is found for a text. */
 const look = (text) => context.go(`/search?${new URLSearchParams({ q: text })}`);
 
-/** Switches to another language, and stays at its button. */
+/** Switches to another language, and stays at its button. Forms have the same values afterwards. */
 async function switchTo(name) {
+  const main = document.getElementById('main');
+  const typed = session && main ? typedIn(main) : [];
   await choose(name);
   await show();
   document.querySelector('[data-language]')?.focus();
+  await refill(typed);
+}
+
+/** Fills in the fields of the page again. */
+const refill = (typed) => fillIn(document.getElementById('main'), typed, leaving.signal);
+
+/** Keeps the values of the interrupted page while its user signs in at the provider. */
+function depart() {
+  if (!interrupted) return;
+  const { main, keyId, address } = interrupted;
+  keep({ keyId, address, typed: typedIn(main) });
+}
+
+/** Fills in what its user has typed on this page before they signed in at the provider. */
+async function comeBack() {
+  const { keyId, address, typed } = taken() ?? {};
+  if (typed && session?.keyId === keyId && location.href === address) await refill(typed);
 }
 
 /** Shows the sign-in form. */
@@ -150,7 +170,7 @@ function showDoor(ended = false) {
   document.title = `${t('sign-in')} · shortlink`;
   place.replaceChildren(h('div', { class: 'door' },
     brand(),
-    h('main', { id: 'main' }, signIn.form({ ended, entered: (made) => {
+    h('main', { id: 'main' }, signIn.form({ ended, depart, entered: (made) => {
       session = made;
       if (!continued()) show();
     } })),
@@ -210,6 +230,7 @@ async function start() {
   }
   await show({ isFirst: true });
   loadOthers();
+  await comeBack();
 }
 
 await start();

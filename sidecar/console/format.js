@@ -11,6 +11,9 @@ export function when(text) {
   return h('time', { datetime: text, title: text }, shown);
 }
 
+/** The time zone of the browser, which all moments are shown in. */
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 /** The time of day of a moment. */
 export const clock = (text, seconds = false) => new Intl.DateTimeFormat(locale(),
   { timeStyle: seconds ? 'medium' : 'short' }).format(new Date(text));
@@ -37,6 +40,12 @@ export function country(code) {
 /** The location of a visit, as far as it is known. */
 export const placeOf = (visit) =>
   [visit.city ?? visit.province, visit.country && country(visit.country)].filter(Boolean).join(', ') || '–';
+
+/** The answer to a visit in words, with its status as the tooltip. */
+export const answerOf = (status) => h('span', { title: String(status) },
+  t(`answer.${Math.floor(status / 100) === 3 ? 'redirect' : ANSWERS[status] ?? 'error'}`));
+
+const ANSWERS = { 200: 'preview', 404: 'none', 410: 'over' };
 
 /** A moment as the value of a form's field. */
 export function toField(text) {

@@ -18,6 +18,7 @@ const GROUPS = [
     ['/service', 'nav.service', 'links:read'],
     ['/webhooks', 'nav.webhooks', 'webhooks:admin'],
     ['/keys', 'nav.keys', 'keys:admin'],
+    ['/people', 'people', 'keys:admin'],
     ['/audit', 'nav.audit', 'admin'],
   ]],
 ];

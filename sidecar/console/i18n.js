@@ -67,5 +67,8 @@ function formOf(text, values) {
   return text[new Intl.PluralRules(language).select(values[first])] ?? text.other;
 }
 
+/** A fault of a field, as the API words it, in this language if it is a frequent one. */
+export const detailOf = (text) => texts[`detail.${text}`] ?? text;
+
 /** True if there is such a text. */
 export const has = (name) => name in texts;

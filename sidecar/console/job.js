@@ -7,9 +7,10 @@ import { t } from './i18n.js';
 /** The interval between questions for the progress of a job, in milliseconds. */
 const ASK_EVERY = 1000;
 
-/** The name of a job: its action and its selection. */
-export function nameOf({ action, dryRun, selection }) {
-  const [[by, value] = []] = Object.entries(selection);
+/** The name of a job: its action and its selection; `names` are those of campaigns by their ids. */
+export function nameOf({ action, dryRun, selection }, names = new Map()) {
+  const [[by, id] = []] = Object.entries(selection);
+  const value = by === 'campaignId' ? names.get(id) ?? id : id;
   const what = t(`job.action.${action}`);
   const of = by && t(`job.of.${by}`, { value });
   return [what, of, dryRun && t('job.trial')].filter(Boolean).join(' · ');

@@ -1,6 +1,7 @@
 // The common parts of the pages that show a link.
 
 import { copy, h, isWeb, say } from './dom.js';
+import { when } from './format.js';
 import { t } from './i18n.js';
 import { qrButton } from './qr.js';
 
@@ -9,6 +10,12 @@ export const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2
 
 /** A name and its value, for a list of facts. */
 export const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
+
+/** The time in which a link or a campaign is valid, as a fact; null without bounds. */
+export function validity({ validSince: since, validUntil: until }) {
+  if (!since && !until) return null;
+  return fact(t('link.valid'), since && [t('valid.since'), ' ', when(since), ' '], until && [t('valid.until'), ' ', when(until)]);
+}
 
 /** The API key or person of a change: the name if it is known, else the id. */
 export const author = (id, name) => (name
@@ -33,14 +40,14 @@ export function shortText(link) {
   return [text.slice(0, at), h('wbr'), text.slice(at)];
 }
 
-/** The short URL with a copy button; only the code when nginx names no domain. */
-export function shortUrl(link) {
+/** The short URL with a copy button, and further ones; only the code when nginx names no domain. */
+export function shortUrl(link, ...more) {
   const text = link.shortUrl ?? link.shortCode;
   return h('div', { class: 'row' },
     link.shortUrl && isWeb(text)
       ? h('a', { class: 'short code', href: text, target: '_blank', rel: 'noreferrer' }, text)
       : h('span', { class: 'short code' }, text),
-    copyButton(text));
+    copyButton(text), more);
 }
 
 /** The short URL as a QR code, which opens the dialog with its looks and files. */

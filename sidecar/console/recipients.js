@@ -17,12 +17,13 @@ const TOGETHER = 500;
 const SHOWN = 3;
 const SHOWN_FAILED = 100;
 
-/** A field for the file. `changed` is called with the names of its columns, or null without a file. */
+/** A field for the file. `changed` is called with the names of its columns and the number of its rows, or null without a file. */
 export function recipients(changed) {
   let chosen = null;
   const said = h('p', { class: 'hint', role: 'status' }, t('message.file.hint'));
-  const reference = h('select', { id: 'reference' });
-  const ofReference = h('div', { hidden: true }, h('label', { for: 'reference' }, t('field.externalId')), reference);
+  const reference = h('select', { id: 'reference', 'aria-describedby': 'h-reference' });
+  const ofReference = h('div', { hidden: true }, h('label', { for: 'reference' }, t('field.externalId')), reference,
+    h('p', { class: 'hint', id: 'h-reference' }, t('message.reference.hint')));
   const field = h('input', { id: 'recipients-file', type: 'file', accept: '.csv,.tsv,.txt,.xlsx,text/csv', change: async () => {
     const [file] = field.files;
     const made = file ? await read(file) : null;
@@ -34,7 +35,7 @@ export function recipients(changed) {
       reference.replaceChildren(h('option', { value: '' }, t('message.no-campaign')),
         ...chosen.names.map((name, at) => h('option', { value: at, selected: at === own }, name || String(at + 1))));
     }
-    changed(chosen?.names ?? null);
+    changed(chosen?.names ?? null, chosen?.rows.length);
   } });
   return {
     place: h('div', { class: 'fields' },

@@ -45,7 +45,9 @@ export const shares = ({ by }) => h('div', { class: 'shares' }, DIMENSIONS.map((
 export const undelivered = ({ rejected, expired, failed }) => rejected + expired + failed;
 
 /** The messages of a campaign by network, as delivery receipts name it. */
-export const delivery = ({ messagesByNetwork }) => h('table', { class: 'legend', 'data-messages': '' },
+export const delivery = ({ messagesByNetwork }) => h('div', {
+  class: 'scrolled legend', tabindex: '0', role: 'region', 'aria-label': t('clicks.messages'),
+}, h('table', { class: 'legend', 'data-messages': '' },
   h('thead', {}, h('tr', {},
     h('th', { scope: 'col' }, t('by.network')),
     h('th', { scope: 'col', class: 'number' }, t('report.delivered')),
@@ -57,4 +59,4 @@ export const delivery = ({ messagesByNetwork }) => h('table', { class: 'legend',
     h('td', { class: 'number' }, count(it.delivered)),
     h('td', { class: 'number' }, it.clickRate === null ? '–' : percent(it.clickRate)),
     h('td', { class: 'number' }, count(undelivered(it))),
-    h('td', { class: 'number' }, count(it.sent))))));
+    h('td', { class: 'number' }, count(it.sent)))))));

@@ -1,7 +1,7 @@
 // Visits over time, as a part of pages. The range, the step and the dimension are chosen here and stored in the
 // address.
 
-import { get, notice } from './api.js';
+import { get, needs, notice } from './api.js';
 import { chart } from './chart.js';
 import { keepCsv } from './csv.js';
 import { h, say } from './dom.js';
@@ -36,7 +36,7 @@ export function statistics({ address, may, name, begin }) {
   const usual = usualRange(begin);
   if (!may('stats:read')) {
     return h('section', { class: 'sheet statistics' }, h('h2', {}, t('stats')),
-      h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' })));
+      h('p', { class: 'faint' }, needs('stats:read')));
   }
   const place = h('div', { class: 'shown' });
   const section = h('section', { class: 'sheet statistics', 'aria-label': t('stats') });

@@ -1,6 +1,6 @@
 // The audit log, the latest entries first.
 
-import { get } from '../api.js';
+import { get, needs } from '../api.js';
 import { h } from '../dom.js';
 import { when } from '../format.js';
 import { has, t } from '../i18n.js';
@@ -16,6 +16,7 @@ const ACTIONS = [
   'webhook.delete',
   'utm-template.store', 'utm-template.delete',
   'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase', 'visits.export',
+  'recipients.export', 'job.create', 'job.cancel', 'job.finish',
   'session.begin', 'session.end',
   'person.create', 'person.change', 'person.block', 'person.unblock', 'person.end-sessions',
 ];
@@ -26,7 +27,7 @@ export async function show({ heading, at, go, may }) {
   const title = t('audit');
   if (!may('admin')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'admin' }))] };
+      h('div', { class: 'notice warn' }, needs('admin'))] };
   }
   const here = new URLSearchParams(location.search);
   const { entries, nextCursor } = await get(`/v1/audit?${asked(here, NAMES, LIMIT)}`);

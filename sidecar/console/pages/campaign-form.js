@@ -1,11 +1,12 @@
 // Creates a campaign, or changes one and with it the targets of all its links.
 
-import { ask, get, part } from '../api.js';
+import { ask, get, needs, part } from '../api.js';
 import { confirmed, h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { inWords, sizeOf } from '../reach.js';
 import { planOf, previewOf } from '../rules.js';
+import { activeDomains, domainField } from '../short-domains.js';
 import { filled } from '../template.js';
 import { testOf, together, withVariants } from '../variants.js';
 
@@ -17,8 +18,8 @@ const SAMPLES = 3;
 
 const same = (value) => [value, value];
 
-/** The fields; those that only a new campaign has are left out of others. */
-function fields(isNew) {
+/** The fields; those that only a new campaign has are left out of others. `domain` is that of the short domain. */
+function fields(isNew, domain) {
   const first = [
     { name: 'name', kind: 'text', required: true },
     { name: 'longUrl', kind: 'url', required: true, placeholder: 'https://', label: t('campaign.template') },
@@ -27,40 +28,43 @@ function fields(isNew) {
   const more = [
     { name: 'validSince', kind: 'moment' },
     { name: 'validUntil', kind: 'moment' },
-    { name: 'redirectStatus', kind: 'choice', choices: preset(STATUSES.map(same)) },
-    { name: 'forwardQuery', kind: 'truth' },
-    isNew && { name: 'parameters', kind: 'tags', hint: true },
     isNew && { name: 'externalId', kind: 'text' },
     { name: 'note', kind: 'long' },
     { name: 'maxLinks', kind: 'number', hint: true },
-    { name: 'clickId', kind: 'text', hint: true },
     { name: 'defaults.tags', kind: 'tags', hint: true },
     { name: 'defaults.maxVisits', kind: 'number', hint: true },
-    { name: 'defaults.domain', kind: 'text', hint: true },
+    domain,
+  ].filter(Boolean);
+  const engineers = [
+    { name: 'redirectStatus', kind: 'choice', choices: preset(STATUSES.map(same)) },
+    { name: 'forwardQuery', kind: 'truth' },
+    isNew && { name: 'parameters', kind: 'tags', hint: true },
+    { name: 'clickId', kind: 'text', hint: true },
     { name: 'defaults.strategy', kind: 'choice', hint: true,
       choices: [['', t('as-configured')], ...STRATEGIES.map(same)] },
     { name: 'defaults.codeLength', kind: 'length', hint: true },
   ].filter(Boolean);
-  return { fields: first, more };
+  return { fields: first, more, parts: [planOf(), testOf(), previewOf(), [t('form.engineers'), engineers]] };
 }
 
 /** The page: of a new campaign, or of the one with an id. */
-export async function show({ heading, at, go, may }, [id]) {
+export async function show({ heading, at, go, may, keyId }, [id]) {
   const title = t(id ? 'campaign.change' : 'campaign.new');
   if (!may('campaigns:write')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'campaigns:write' }))] };
+      h('div', { class: 'notice warn' }, needs('campaigns:write'))] };
   }
-  const [campaign, samples, size] = id ? await Promise.all([
+  const [domains, campaign, samples, size] = await Promise.all([activeDomains(may), ...(id ? [
     get(`/v1/campaigns/${id}`),
     may('links:read') ? part(() => get(`/v1/links?campaignId=${id}&limit=${SAMPLES}`)) : null,
     sizeOf(id),
-  ]) : [];
+  ] : [])]);
   const planned = withVariants(campaign ?? {});
   const preview = h('div', { 'data-preview': '' });
   const made = form({
-    ...fields(!id),
-    parts: [planOf(), testOf(), previewOf()],
+    ...fields(!id, domainField(domains, { campaign, keyId: keyId() }, {
+      name: 'defaults.domain', present: campaign?.defaults.domain,
+    })),
     link: planned,
     send: t(id ? 'change.send' : 'campaign.make'),
     cancel: h('a', { class: 'button', href: at(id ? `/campaigns/${id}` : '/campaigns') }, t('cancel')),

@@ -7,7 +7,7 @@ import { conversions } from '../conversions.js';
 import { h } from '../dom.js';
 import { badge, count, created, when } from '../format.js';
 import { t } from '../i18n.js';
-import { fact, sheet } from '../parts.js';
+import { fact, sheet, validity } from '../parts.js';
 import { inWords, sizeOf } from '../reach.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
@@ -38,6 +38,9 @@ export async function show(context, [id]) {
   const isEmpty = size?.count === 0;
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end row' },
+      may('links:write') && state === 'live' && h('a', {
+        class: 'button', href: at(`/message?${new URLSearchParams({ campaignId: id })}`), 'data-message': '',
+      }, t('campaign.message')),
       may('stats:read') && h('a', {
         class: 'button', href: at(`/campaigns-compared?${new URLSearchParams({ id, latest: '' })}`), 'data-compare': '',
       }, t('campaigns.compare')),
@@ -57,6 +60,7 @@ export async function show(context, [id]) {
     h('details', { class: 'sheet' }, h('summary', {}, t('campaign.engineers')), h('dl', { class: 'facts' },
       fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),
       fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
+      campaign.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, campaign.clickId)),
       fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
   ].filter(Boolean) };
 }
@@ -68,10 +72,8 @@ function facts(campaign, links, { at, may }) {
     fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
     fact(t('links'), links, may('links:read') && [' · ',
       h('a', { href: at(`/links?${new URLSearchParams({ campaignId: campaign.id })}`) }, t('campaign.links'))]),
-    campaign.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, campaign.clickId)),
     campaign.maxLinks && fact(t('key.links'), created(campaign.linksCreated, campaign.maxLinks)),
-    (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
-      when(campaign.validSince), ' … ', when(campaign.validUntil)),
+    validity(campaign),
     campaign.preview && fact(t('preview'), previewInWords(campaign)),
     campaign.externalId && fact(t('field.externalId'), campaign.externalId),
     campaign.note && fact(t('field.note'), campaign.note),

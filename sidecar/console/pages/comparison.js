@@ -1,5 +1,6 @@
 // Campaigns side by side.
 
+import { needs } from '../api.js';
 import { keepCsv } from '../csv.js';
 import { h } from '../dom.js';
 import { badge, count, percent } from '../format.js';
@@ -11,7 +12,7 @@ export async function show({ heading, at, may }) {
   const title = t('comparison');
   if (!may('stats:read')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'stats:read' }))] };
+      h('div', { class: 'notice warn' }, needs('stats:read'))] };
   }
   const here = new URLSearchParams(location.search);
   const ids = here.getAll('id');

@@ -5,6 +5,7 @@ import { h, svg } from '../dom.js';
 import { badge, clock, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { sheet } from '../parts.js';
+import { campaigns, keys } from '../suggestions.js';
 
 /** The number of minutes that are shown, with the current one. */
 const MINUTES = 61;
@@ -13,21 +14,23 @@ const MINUTES = 61;
 const EVERY = 15_000;
 
 /** The page. */
-export async function show({ heading, left }) {
+export async function show({ heading, left, may }) {
   const title = t('domains');
   const place = h('div', { class: 'stack' });
-  place.replaceChildren(...shown(await get('/v1/domains')));
+  const [first, ...names] = await Promise.all([get('/v1/domains'), campaigns(may), keys(may)]);
+  place.replaceChildren(...shown(first, names));
   const timer = setInterval(async () => {
     if (document.hidden) return;
     const answer = await part(() => get('/v1/domains'));
     if (left.aborted) return;
-    place.replaceChildren(...(answer.failure ? [notice(answer.failure)] : shown(answer)));
+    place.replaceChildren(...(answer.failure ? [notice(answer.failure)] : shown(answer, names)));
   }, EVERY);
   left.addEventListener('abort', () => clearInterval(timer));
   return { title, parts: [heading(title), place] };
 }
 
-function shown({ since, visitsAreLate, nodes, domains }) {
+/** The parts of the page; `names` are those of campaigns and API keys. */
+function shown({ since, visitsAreLate, nodes, domains }, names) {
   const fallen = domains.filter(({ fall }) => fall);
   return [
     nodes.length === 0 && h('div', { class: 'notice warn', 'data-unheard': '' }, t('domains.unheard')),
@@ -35,7 +38,7 @@ function shown({ since, visitsAreLate, nodes, domains }) {
     ...fallen.map(fell),
     ...domains.flatMap((domain) => domain.networks.map((fall) => fellInNetwork(domain, fall))),
     domains.length > 0
-      ? h('div', { class: 'sheet table' }, table(domains, nodes, Date.parse(since)))
+      ? h('div', { class: 'sheet table' }, table(domains, nodes, Date.parse(since), names))
       : h('p', { class: 'sheet empty' }, t('domains.none')),
     nodes.length > 0 && sheet(t('domains.nodes'), h('p', { class: 'hint' }, t('domains.nodes.hint')), nodesOf(nodes)),
   ].filter(Boolean);
@@ -55,7 +58,7 @@ function fellInNetwork({ domain }, { network, before, since, at }) {
     h('strong', {}, t('domains.fell.network', values)), h('p', {}, t('domains.fell.network.hint')));
 }
 
-function table(domains, nodes, since) {
+function table(domains, nodes, since, names) {
   return h('table', { class: 'domains' },
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, t('domains.domain')),
@@ -63,20 +66,20 @@ function table(domains, nodes, since) {
       h('th', { scope: 'col', class: 'number' }, t('domains.visits')),
       h('th', { scope: 'col', class: 'wide' }, t('domains.minutes')))),
     h('tbody', {}, domains.map((domain) => h('tr', { 'data-domain': domain.domain },
-      h('th', { scope: 'row' }, h('span', { class: 'code' }, domain.domain), more(domain),
+      h('th', { scope: 'row' }, h('span', { class: 'code' }, domain.domain), more(domain, names),
         h('span', { class: 'slim' }, bars(domain, since))),
       h('td', {}, states(domain, nodes)),
       h('td', { class: 'number' }, count(domain.visits)),
       h('td', { class: 'bar wide' }, bars(domain, since))))));
 }
 
-/** The further details of an active domain: each variant that nodes report, once. */
-function more({ announced }) {
-  const said = announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl, weight, campaignId, keyId }) => [
-    baseUrl,
+/** The further details of a domain: each variant that nodes report, once. */
+function more({ announced }, [ofCampaigns, ofKeys]) {
+  const said = announced.filter(({ baseUrl, brand }) => baseUrl || brand).map(({ baseUrl, brand, weight, campaignId, keyId }) => [
+    brand, baseUrl,
     weight > 1 && t('domains.weight', { weight }),
-    campaignId && t('domains.campaign', { id: campaignId }),
-    keyId && t('domains.key', { id: keyId }),
+    campaignId && t('domains.campaign', { name: ofCampaigns.nameOf(campaignId) ?? campaignId }),
+    keyId && t('domains.key', { name: ofKeys.nameOf(keyId) ?? keyId }),
   ].filter(Boolean).join(' · '));
   return [...new Set(said)].map((text) => h('span', { class: 'faint small' }, text));
 }

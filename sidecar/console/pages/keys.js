@@ -1,6 +1,6 @@
 // Lists API keys, a page at a time, and creates them.
 
-import { ask, get } from '../api.js';
+import { ask, get, needs } from '../api.js';
 import { h, say } from '../dom.js';
 import { badge, when } from '../format.js';
 import { form } from '../form.js';
@@ -15,7 +15,7 @@ export async function show({ heading, at, may }) {
   const title = t('keys');
   if (!may('keys:admin')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'keys:admin' }))] };
+      h('div', { class: 'notice warn' }, needs('keys:admin'))] };
   }
   const here = new URLSearchParams(location.search);
   const { keys, nextCursor } = await get(`/v1/keys?${asked(here, [], LIMIT)}`);
@@ -24,7 +24,6 @@ export async function show({ heading, at, may }) {
   place.append(maker(place, list, at));
   return { title, parts: [
     heading(title),
-    h('p', {}, h('a', { href: at('/people') }, t('keys.people'))),
     place,
     list,
     pages({ here, path: '/keys', at, nextCursor, first: t('pages.first'), next: t('pages.next') }),

@@ -1,11 +1,12 @@
 // One link: its members, an explanation of its answer, its history and its visits.
 
 import { actions } from '../actions.js';
-import { ask, get, notice, part } from '../api.js';
+import { ask, get, needs, notice, part } from '../api.js';
 import { h, isWeb } from '../dom.js';
-import { badge, count, when } from '../format.js';
+import { answerOf, badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
-import { author, fact, qr, sheet, shortUrl } from '../parts.js';
+import { author, fact, qr, sheet, shortUrl, validity } from '../parts.js';
+import { qrButton } from '../qr.js';
 import { previewInWords } from '../rules.js';
 import { statistics } from '../statistics.js';
 import { isVaried, trial } from '../trial.js';
@@ -17,7 +18,10 @@ export async function show(context, [code]) {
   const explained = await get(`/v1/links/${code}/explain`);
   if (!explained.database) {
     const title = t('link.none', { code });
-    return { title, parts: [heading(title), h('div', { class: 'sheet narrow' }, why(explained))] };
+    return { title, parts: [heading(title),
+      h('div', { class: 'notice warn narrow', 'data-why': explained.answer.rule }, t(`rule.${explained.answer.rule}`)),
+      h('details', { class: 'sheet narrow', 'data-engineers': '' }, h('summary', {}, t('link.none.engineers')), why(explained)),
+    ] };
   }
   const path = `/v1/links/${code}`;
   const [{ data: link, etag }, past, visits] = await Promise.all([
@@ -38,7 +42,7 @@ export async function show(context, [code]) {
       actionsOf(link, etag, context))),
     h('div', { class: 'columns' },
       h('div', {},
-        facts(link, at),
+        facts(link, explained.campaign, at),
         !isWell && h('div', { class: 'notice warn', 'data-why': explained.answer.rule },
           t(`rule.${explained.answer.rule}`), !agrees && [' ', t('link.differs')]),
         statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}`, begin: link.createdAt }),
@@ -53,20 +57,18 @@ export async function show(context, [code]) {
 }
 
 /** The members of a link that its users know. */
-function facts(link, at) {
+function facts(link, campaign, at) {
   const target = link.longUrl;
   return h('section', { class: 'sheet', 'aria-label': t('link.facts') },
-    shortUrl(link),
+    shortUrl(link, link.shortUrl && h('span', { class: 'slim' }, qrButton(link, t('qr')))),
     h('dl', { class: 'facts' },
       fact(t('field.longUrl'), target && isWeb(target)
         ? h('a', { href: target, rel: 'noreferrer', target: '_blank' }, target) : target ?? t('target.none')),
       link.campaignId && fact(t('field.campaignId'),
-        h('a', { href: at(`/campaigns/${link.campaignId}`) }, link.campaignId), ' ',
+        h('a', { href: at(`/campaigns/${link.campaignId}`) }, campaign?.name ?? link.campaignId), ' ',
         link.campaignState && badge(link.campaignState)),
-      (link.validSince || link.validUntil) && fact(t('link.valid'),
-        when(link.validSince), ' … ', when(link.validUntil)),
+      validity(link),
       link.maxVisits && fact(t('field.maxVisits'), count(link.maxVisits)),
-      link.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, link.clickId)),
       link.domain && fact(t('field.domain'), link.domain),
       link.tags.length > 0 && fact(t('field.tags'), link.tags.map((tag) => `#${tag}`).join(' ')),
       link.preview && fact(t('preview'), previewInWords(link)),
@@ -81,6 +83,7 @@ const section = (title, ...parts) => h('section', { class: 'stack' }, h('h2', {}
 /** The members of a link that only its operators need. */
 const details = (link) => h('dl', { class: 'facts' },
   fact(t('field.redirectStatus'), String(link.redirectStatus)),
+  link.clickId && fact(t('field.clickId'), h('span', { class: 'code' }, link.clickId)),
   link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
   fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision })));
 
@@ -113,7 +116,7 @@ function visitsOf(link, visits) {
   const { total: all = 0, human = 0, refused = 0 } = link.visits ?? {};
   const total = h('p', {}, t('visits.total', { total: all, human }),
     refused > 0 && [' ', t('visits.refused', { count: refused })]);
-  if (!visits) return [total, h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' }))];
+  if (!visits) return [total, h('p', { class: 'faint' }, needs('stats:read'))];
   if (visits.failure) return [total, notice(visits.failure)];
   if (visits.visits.length === 0) return [total];
   return [total, h('div', {}, h('table', {},
@@ -121,12 +124,12 @@ function visitsOf(link, visits) {
       h('th', { scope: 'col' }, t('column.when')),
       h('th', { scope: 'col' }, t('column.class')),
       h('th', { scope: 'col', class: 'wide' }, t('column.device')),
-      h('th', { scope: 'col' }, t('column.answer')))),
+      h('th', { scope: 'col' }, t('visit.answer')))),
     h('tbody', {}, visits.visits.map((visit) => h('tr', {},
-      h('td', {}, when(visit.at)),
-      h('td', {}, t(`class.${visit.class}`)),
+      h('td', { class: 'when' }, when(visit.at)),
+      h('td', { class: 'words' }, t(`class.${visit.class}`)),
       h('td', { class: 'wide' }, [visit.app ?? visit.browser, visit.os].filter(Boolean).join(' · ') || '–'),
-      h('td', {}, String(visit.status)))))))];
+      h('td', { class: 'words' }, answerOf(visit.status)))))))];
 }
 
 function historyOf(past, code) {

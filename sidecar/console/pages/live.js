@@ -2,7 +2,7 @@
 
 import { get, notice } from '../api.js';
 import { h, say } from '../dom.js';
-import { clock, placeOf } from '../format.js';
+import { answerOf, clock, placeOf } from '../format.js';
 import { locale, t } from '../i18n.js';
 import { listen } from '../feed.js';
 import { CLASSES } from '../statistics.js';
@@ -156,7 +156,7 @@ function tableOf(rows) {
       h('th', { scope: 'col' }, t('column.class')),
       h('th', { scope: 'col', class: 'wide' }, t('live.with')),
       h('th', { scope: 'col', class: 'wide' }, t('live.where')),
-      h('th', { scope: 'col', class: 'number wide' }, t('column.answer')))),
+      h('th', { scope: 'col', class: 'wide' }, t('visit.answer')))),
     rows);
 }
 
@@ -170,5 +170,5 @@ function row(visit, at, may) {
     h('td', {}, h('span', { class: `who-${visit.class}` }, t(`class.${visit.class}`))),
     h('td', { class: 'wide' }, name || '–'),
     h('td', { class: 'wide' }, placeOf(visit)),
-    h('td', { class: 'number wide' }, String(visit.status)));
+    h('td', { class: 'wide' }, answerOf(visit.status)));
 }

@@ -1,10 +1,11 @@
 // Replaces the URLs of a message by short links, and shows the segments that this saves.
 
-import { ask, Failure, get, part } from '../api.js';
+import { Failure, ask, get, needs, part } from '../api.js';
 import { h, say } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { copyButton, fact, sheet } from '../parts.js';
+import { activeDomains, domainField } from '../short-domains.js';
 import { columnOf, recipients, sendAll } from '../recipients.js';
 
 /** The campaigns that the form offers. */
@@ -14,24 +15,30 @@ const OFFERED = 100;
 const RECIPIENTS = 1000;
 
 /** The page. */
-export async function show({ heading, at, may, left }) {
+export async function show({ heading, at, may, left, keyId }) {
   const title = t('message');
   if (!may('links:write')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
+      h('div', { class: 'notice warn' }, needs('links:write'))] };
   }
-  const listed = may('campaigns:read') ? await part(() => get(`/v1/campaigns?limit=${OFFERED}`)) : null;
-  const campaigns = listed?.campaigns ?? [];
+  const [listed, domains] = await Promise.all([
+    may('campaigns:read') ? part(() => get(`/v1/campaigns?limit=${OFFERED}`)) : null, activeDomains(may),
+  ]);
+  const campaigns = listed?.campaigns?.filter(({ state }) => state !== 'revoked') ?? [];
+  const id = new URLSearchParams(location.search).get('campaignId');
   const values = variables();
-  const ofFile = recipients((names) => values.from(names));
+  const ofFile = recipients((names, rows) => {
+    values.from(names);
+    made.querySelector('.main').textContent = names ? t('message.make.rows', { rows }) : t('message.make');
+  });
   const place = h('div', {});
   const made = form({
     fields: [
       { name: 'text', kind: 'long', required: true, hint: true, label: t('message.text') },
-      campaigns.length > 0 && { name: 'campaignId', kind: 'choice', hint: true,
+      campaigns.length > 0 && { name: 'campaignId', kind: 'choice', hint: 'hint.campaignId',
         choices: [['', t('message.no-campaign')], ...campaigns.map(({ id, name }) => [id, name])] },
     ].filter(Boolean),
-    more: [{ name: 'tags', kind: 'tags', hint: true }, { name: 'domain', kind: 'text', hint: true },
+    more: [{ name: 'tags', kind: 'tags', hint: true }, domainField(domains, { keyId: keyId() }),
       { name: 'externalId', kind: 'text' }],
     send: t('message.make'),
     changed: (inputs) => values.of(inputs.get('text').value),
@@ -54,7 +61,21 @@ export async function show({ heading, at, may, left }) {
       say(t('message.made'));
     },
   });
-  made.querySelector('[name=text]').parentElement.after(ofFile.place, values.place);
+  const text = made.querySelector('[name=text]');
+  text.parentElement.after(ofFile.place, values.place);
+  const choice = made.querySelector('[name=campaignId]');
+  choice?.addEventListener('change', () => {
+    const target = campaigns.find((it) => it.id === choice.value)?.longUrl;
+    if (!target || text.value.includes(target)) return;
+    // The target of the campaign that was chosen before makes way for it.
+    const other = campaigns.find(({ longUrl }) => text.value.includes(longUrl))?.longUrl;
+    text.value = other ? text.value.replace(other, target) : [text.value.trimEnd(), target].filter(Boolean).join(' ');
+    text.dispatchEvent(new Event('input', { bubbles: true }));
+  });
+  if (choice && id) {
+    choice.value = id;
+    choice.dispatchEvent(new Event('change'));
+  }
   return { title, parts: [heading(title), h('div', { class: 'sheet narrow' }, made), place] };
 }
 

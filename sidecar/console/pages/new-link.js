@@ -1,11 +1,12 @@
 // Creates a link: with a target of its own, or in a campaign with the values of its target.
 
-import { ask, get, notice, part } from '../api.js';
+import { ask, get, needs, notice, part } from '../api.js';
 import { h, say } from '../dom.js';
 import { t } from '../i18n.js';
 import { form } from '../form.js';
 import { qr, shortUrl } from '../parts.js';
 import { planOf, previewOf } from '../rules.js';
+import { activeDomains, domainField, offered } from '../short-domains.js';
 import { campaigns as listed } from '../suggestions.js';
 import { addTemplates, utmOf } from '../utm.js';
 import { testOf } from '../variants.js';
@@ -24,7 +25,6 @@ const MORE = [
   { name: 'validSince', kind: 'moment' },
   { name: 'validUntil', kind: 'moment' },
   { name: 'maxVisits', kind: 'number', hint: true },
-  { name: 'domain', kind: 'text', hint: true },
   { name: 'externalId', kind: 'text' },
   { name: 'note', kind: 'long' },
 ];
@@ -34,21 +34,27 @@ export async function show(context) {
   const { heading, at, may } = context;
   const title = t('new');
   if (!may('links:write')) {
-    return { title, parts: [heading(title), h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
+    return { title, parts: [heading(title), h('div', { class: 'notice warn' }, needs('links:write'))] };
   }
-  const [campaigns, usual] = await Promise.all([listed(may), shortUrlOf(may)]);
+  const [campaigns, domains, codes] = await Promise.all([
+    listed(may), activeDomains(may), may('links:read') ? part(() => get('/v1/codespace')) : {},
+  ]);
+  const usual = (campaign) => shortUrlOf(offered(domains ?? [], { campaign, keyId: context.keyId() }), codes);
   const body = h('div', {});
   const place = h('div', {});
   /** Shows the form for a campaign, or for none; values that both forms have stay. */
   const draw = async (id) => {
     const campaign = id ? await get(`/v1/campaigns/${id}`) : null;
-    const made = fields(campaign, usual, place, context);
+    const made = fields(campaign, domains, usual(campaign), place, context);
+    const stay = [];
     for (const { name, value } of body.querySelector('form')?.elements ?? []) {
       const field = name && made.elements[name];
-      if (field) field.value = value;
+      if (!field || field.value === value) continue;
+      field.value = value;
+      stay.push(field);
     }
     body.replaceChildren(made);
-    made.dispatchEvent(new Event('input'));
+    for (const field of [made, ...stay]) field.dispatchEvent(new Event('input', { bubbles: true }));
   };
   const id = new URLSearchParams(location.search).get('campaignId');
   await draw(id);
@@ -71,12 +77,14 @@ const chooser = ({ all, names, idOf }, id, draw) => h('div', { class: 'ahead' },
     .map((name) => h('option', { value: idOf(name), selected: idOf(name) === id }, name))));
 
 /** The form of a link: of a campaign, or with a target of its own. */
-function fields(campaign, usual, place, { at, may, again }) {
+function fields(campaign, domains, usual, place, { at, may, again, keyId }) {
   const shown = h('div', { class: 'hint', 'data-short': '' });
+  const more = [domainField(domains, { campaign, keyId: keyId() }), ...MORE];
   const made = form({
     fields: [...(campaign ? valuesOf(campaign) : [TARGET]), ...FIELDS],
-    parts: campaign ? [] : [utmOf(), planOf(), testOf(), previewOf()],
-    more: campaign ? MORE : [...MORE, { name: 'clickId', kind: 'text', hint: true }],
+    parts: campaign ? [] : [utmOf(), planOf(), testOf(), previewOf(),
+      [t('form.engineers'), [{ name: 'clickId', kind: 'text', hint: true }]]],
+    more,
     send: t('new.make'),
     changed: (inputs) => {
       const text = usual?.(inputs.get('customSlug').value.trim(), inputs.get('domain').value.trim());
@@ -101,16 +109,12 @@ const valuesOf = ({ parameters }) => parameters.map((name) => ({
 }));
 
 /** A function that returns the short URL for a custom code and a short domain; null where their form is unknown. */
-async function shortUrlOf(may) {
-  if (!may('stats:read') || !may('links:read')) return null;
-  const [domains, codes] = await Promise.all([part(() => get('/v1/domains')), part(() => get('/v1/codespace'))]);
-  const bases = (domains.domains ?? []).flatMap(({ domain, announced }) =>
-    announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl }) => [domain, baseUrl]));
+function shortUrlOf(domains, codes) {
   const issued = (codes.lengths ?? []).find(({ isIssued }) => isIssued);
-  if (bases.length === 0 || !issued) return null;
+  if (domains.length === 0 || !issued) return null;
   return (code, domain) => {
-    const [, base] = bases.find(([name]) => name === domain) ?? bases[0];
-    return `${base}/${code || UNKNOWN.repeat(issued.length)}`;
+    const { baseUrl } = domains.find(({ name }) => name === domain) ?? domains[0];
+    return `${baseUrl}/${code || UNKNOWN.repeat(issued.length)}`;
   };
 }
 

@@ -43,7 +43,7 @@ export async function show({ heading, at, may }) {
         ? linksOf(all, at) : start('overview.no-link', may('links:write') && [at('/new'), t('nav.new')]))),
       card('overview.domains', domains, at('/domains'), ({ domains: all }) => (all.length > 0
         ? domainsOf(all) : h('p', { class: 'empty' }, t('domains.none')))),
-      changes.length > 0 && card('overview.jobs', jobs, null, () => jobsOf(changes.slice(0, ROWS)))),
+      changes.length > 0 && card('overview.jobs', jobs, null, () => jobsOf(changes.slice(0, ROWS), new Map((campaigns?.campaigns ?? []).map((it) => [it.id, it.name]))))),
     may('links:write') && sheet(t('overview.start'), h('div', { class: 'row' }, [
       ['/new', 'nav.new'], ['/new/file', 'upload'], ['/message', 'message'],
       may('campaigns:write') && ['/campaigns-new', 'campaign.new'],
@@ -106,8 +106,8 @@ function campaignsOf(campaigns, at) {
     h('tbody', {}, campaigns.map((it) => h('tr', { 'data-campaign': it.id },
       h('th', { scope: 'row' },
         h('a', { href: at(`/campaigns/${it.id}`) }, it.name),
-        h('span', { class: 'faint small' }, when(it.createdAt), it.state !== 'live' && [' ', badge(it.state)])),
-      number(count(it.issued)), isDelivered && number(count(it.messages.delivered), 'wide'),
+        h('span', { class: 'faint small dated' }, when(it.createdAt), it.state !== 'live' && [' ', badge(it.state)])),
+      number(count(it.issued)), isDelivered && number(it.messagesByNetwork.length > 0 ? count(it.messages.delivered) : '–', 'wide'),
       number(count(it.clicked), 'wide'), number(it.clickRate === null ? '–' : percent(it.clickRate))))));
 }
 
@@ -128,11 +128,12 @@ const domainsOf = (domains) => table([t('domains.domain'), t('domains.visits')],
   domains.map(({ domain, announced, visits, fall }) => h('tr', { 'data-domain': domain },
     h('th', { scope: 'row' },
       h('span', { class: 'code' }, domain),
+      announced[0]?.brand && h('span', { class: 'faint small' }, announced[0].brand),
       h('span', {}, fall ? h('span', { class: 'state revoked' }, t('overview.suspected'))
         : badge(announced[0]?.state ?? 'unlisted'))),
     h('td', { class: 'number' }, count(visits)))));
 
-const jobsOf = (jobs) => table([t('job'), t('field.state'), t('links')], jobs.map((job) => h('tr', { 'data-job': job.id },
-  h('th', { scope: 'row' }, h('span', {}, nameOf(job)), h('span', { class: 'faint small' }, when(job.createdAt))),
-  h('td', {}, t(`job.${job.state}`)),
+const jobsOf = (jobs, names) => table([t('job'), t('field.state'), t('links')], jobs.map((job) => h('tr', { 'data-job': job.id },
+  h('th', { scope: 'row' }, h('span', {}, nameOf(job, names)), h('span', { class: 'faint small dated' }, when(job.createdAt))),
+  h('td', { class: 'words' }, t(`job.${job.state}`)),
   h('td', { class: 'number' }, count(job.done)))));

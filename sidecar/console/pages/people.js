@@ -1,6 +1,6 @@
 // Lists the people who sign in at a provider of OpenID Connect, ends their sessions, blocks and unblocks them.
 
-import { ask, get, notice } from '../api.js';
+import { ask, get, needs, notice } from '../api.js';
 import { confirmed, h, say } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
@@ -13,7 +13,7 @@ export async function show({ heading, at, may, again }) {
   const title = t('people');
   if (!may('keys:admin')) {
     return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'keys:admin' }))] };
+      h('div', { class: 'notice warn' }, needs('keys:admin'))] };
   }
   const here = new URLSearchParams(location.search);
   const { people, nextCursor } = await get(`/v1/people?${asked(here, [], LIMIT)}`);
@@ -37,7 +37,7 @@ export async function show({ heading, at, may, again }) {
     heading(title),
     said,
     people.length > 0 ? h('div', { class: 'sheet table' }, table(people, { act, at, may }))
-      : h('p', { class: 'sheet empty' }, t('people.none')),
+      : h('div', { class: 'sheet empty' }, h('p', {}, t('people.none')), h('p', {}, t('people.none.hint'))),
     pages({ here, path: '/people', at, nextCursor, first: t('pages.first'), next: t('pages.next') }),
   ] };
 }

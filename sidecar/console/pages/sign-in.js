@@ -7,16 +7,19 @@ import { has, t } from '../i18n.js';
 /** The reason that the last sign-in has failed. The service reports it once, but another language shows it again. */
 let reason = null;
 
-/** The forms; `entered` receives the session. `ended` is true after the end of a session. */
-export function form({ entered, ended }) {
+/**
+ * The forms; `entered` receives the session, `depart` is called before the browser goes to the provider. `ended` is true after
+ * the end of a session.
+ */
+export function form({ entered, depart, ended }) {
   const place = h('div', { class: 'sheet' },
     h('h1', {}, t('sign-in')),
     ended && h('div', { class: 'notice warn', role: 'alert' }, t('sign-in.ended')));
-  fill(place, entered);
+  fill(place, entered, depart);
   return place;
 }
 
-async function fill(place, entered) {
+async function fill(place, entered, depart) {
   const { provider, apiKey, fault } = await part(() => get('/console/sign-in/ways'));
   const here = new URLSearchParams(location.search);
   reason = fault ?? reason;
@@ -27,7 +30,8 @@ async function fill(place, entered) {
     const page = location.pathname.replace(/^\/console/, '') + location.search;
     place.append(h('p', {}, h('a', {
       // The target keeps the console from following the link itself.
-      class: 'button main', 'data-provider': '', target: '_self', href: `${provider.url}?return=${encodeURIComponent(page)}`,
+      class: 'button main', 'data-provider': '', target: '_self', click: depart,
+      href: `${provider.url}?return=${encodeURIComponent(page)}`,
     }, t('sign-in.with', { name: provider.name }))));
   }
   // Without an answer, an API key is what may help.

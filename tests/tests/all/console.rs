@@ -388,9 +388,15 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     // Where they wanted to go.
     browser.text_with("h1", "Link abc");
     assert!(!browser.has("a[href='/console/new']") && !browser.has("[data-act]"));
-    browser.text_with("main", "This needs the permission stats:read.");
+    browser.text_with(
+        "main",
+        "This needs the permission to read visits and statistics (stats:read).",
+    );
     open(&browser, "/console/new", "New link");
-    browser.text_with("main", "This needs the permission links:write.");
+    browser.text_with(
+        "main",
+        "This needs the permission to create, change and revoke links (links:write).",
+    );
 
     browser.set_offline(true);
     browser.click("nav a[href='/console/links']");

@@ -83,6 +83,7 @@ fn campaigns_are_made_and_lead_elsewhere() {
     browser.fill("#f-longUrl", SPRING);
     browser.click("summary");
     browser.fill("#f-defaults-tags", "spring, sms");
+    browser.click("details:has(#f-forwardQuery) > summary");
     browser.fill("#f-defaults-codeLength", "77");
     browser.click("#f-forwardQuery");
     browser.fill("#f-note", "for members");
@@ -577,9 +578,15 @@ fn who_may_not_make_links_is_told_so() {
     console.open(&format!("/console/campaigns/{id}"), "Campaign Spring");
     assert!(!browser.has("#upload-file") && !browser.has("[data-act]"));
     console.open("/console/campaigns-new", "New campaign");
-    browser.text_with("main", "This needs the permission campaigns:write.");
+    browser.text_with(
+        "main",
+        "This needs the permission to create, change and revoke campaigns (campaigns:write).",
+    );
     console.open("/console/new/file", "Create links from a file");
-    browser.text_with("main", "This needs the permission links:write.");
+    browser.text_with(
+        "main",
+        "This needs the permission to create, change and revoke links (links:write).",
+    );
     browser.assert_accessible();
     assert_eq!(
         Value::Null,

@@ -200,9 +200,15 @@ fn who_may_not_handle_keys_is_told_so() {
     let browser = &console.browser;
     assert!(!browser.has("nav a[href='/console/keys']"));
     console.open("/console/keys", "API keys");
-    browser.text_with("main", "This needs the permission keys:admin.");
+    browser.text_with(
+        "main",
+        "This needs the permission to manage API keys and people (keys:admin).",
+    );
     console.open("/console/audit", "Audit log");
-    browser.text_with("main", "This needs the permission admin.");
+    browser.text_with(
+        "main",
+        "This needs the permission to do everything (admin).",
+    );
     browser.assert_accessible();
     browser.assert_sound(&[]);
 }

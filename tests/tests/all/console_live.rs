@@ -60,7 +60,7 @@ fn visits_appear_while_they_happen_and_can_be_held() {
             "Person",
             "Chrome 126.0.0.0 · Windows 10",
             "Austria",
-            "302"
+            "Redirected"
         ])
     );
     assert_eq!(shown[1][0], "plain\ns1.example.com");

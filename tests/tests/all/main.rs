@@ -24,6 +24,7 @@ mod console_live;
 mod console_message;
 mod console_rules;
 mod console_statistics;
+mod console_typed;
 mod console_variants;
 mod console_webhooks;
 mod crowds;

@@ -103,13 +103,37 @@ fn people_have_the_role_of_their_groups_and_their_names_are_in_the_history() {
     console.browser.text_with(&row, "ann@example.com");
     console.browser.text_with(&row, "Marketer");
     console.browser.assert_accessible();
-    console
-        .browser
-        .click(&format!("{row} [data-act=end-sessions]"));
-    console.agree("They have to sign in again.");
-    until("no session is left", SOON, || {
-        asked(&format!("/v1/people/{id}"))["sessions"] == json!(0)
+    let end_sessions = || {
+        console.open("/console/people", "People");
+        console
+            .browser
+            .click(&format!("{row} [data-act=end-sessions]"));
+        console.agree("They have to sign in again.");
+        until("no session is left", SOON, || {
+            asked(&format!("/v1/people/{id}"))["sessions"] == json!(0)
+        });
+    };
+    // A form that is half filled in when the session ends is so after the sign-in.
+    browser.open("/console/new");
+    browser.fill("#f-longUrl", "https://example.com/half");
+    browser.fill("#f-tags", "a, b");
+    end_sessions();
+    browser.click("form.fields .main");
+    browser.text_with("[role=alert]", "Your session has ended.");
+    browser.click("[data-provider]");
+    browser.text_with("h1", "New link");
+    let tags = "return document.querySelector('#f-tags')?.value";
+    until("it is filled in", SOON, || {
+        browser.run(tags, &[]) == json!("a, b")
     });
+    browser.click("form.fields .main");
+    let half = format!("/v1/links/{}", made(&browser));
+    assert_eq!(text(&asked(&half), "longUrl"), "https://example.com/half");
+    browser.open("/console/new");
+    browser.text_with("h1", "New link");
+    assert_eq!(browser.run(tags, &[]), json!(""), "it is filled in once");
+
+    end_sessions();
     browser.click("nav a[href='/console/links']");
     browser.text_with("[role=alert]", "Your session has ended.");
 
