@@ -1,9 +1,8 @@
 //! Prepares the check of structure layouts (`src/layout.rs`) and passes on what nginx-sys found.
 //!
-//! The bindings are made by bindgen, nginx is compiled by the C compiler, and bindgen has been
-//! wrong about bit-fields: a module built so loads, runs and writes into the wrong bits. So for
-//! every field in `layout.fields` two programs are written, one in C and one in Rust, that say
-//! where it lies.
+//! bindgen makes the bindings, the C compiler compiles nginx, and bindgen has been wrong about bit-fields: a module
+//! with wrong bindings loads, runs and writes into the wrong bits. So for every field in `layout.fields`, this writes
+//! two programs, one in C and one in Rust, that report its place.
 
 use std::env;
 use std::fmt::Write as _;

@@ -1,6 +1,5 @@
-//! Whatever Redis sends, in whatever pieces: the edge neither panics nor answers a request twice,
-//! and reading it in other pieces gives the same answers and keeps the same links and campaigns.
-//! Every answer may be served. Visits are confirmed by their own replies, in whatever pieces.
+//! Feeds the edge any bytes from Redis, in any pieces: it neither panics nor answers a request twice, and other pieces
+//! give the same answers and the same cache. Every answer can be served. Visits are confirmed by their own replies.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Counts what visitors got whose requests were handed to the fallback.
+//! Counts the answers to requests that were handed to the fallback.
 //!
 //! How a request was handed on is known when that happens, but not how it ends: the fallback may
 //! know the link, or be away as well. Only the log phase has the status that the visitor got.

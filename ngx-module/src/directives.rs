@@ -1,4 +1,4 @@
-//! The directives: what they are called, where they may stand, and what they set.
+//! The directives: their names, contexts and settings.
 
 pub(crate) mod cache;
 pub(crate) mod certificates;

@@ -1,4 +1,4 @@
-//! Has the processor fetch what a request will need of the cache before the request is handled.
+//! Has the processor prefetch the cache entry of a request before the request is handled.
 //!
 //! A cache of many links does not fit the processor's own caches, so a look-up waits for memory
 //! twice: for the place in the index, and then for the entry. Both waits together are longer than

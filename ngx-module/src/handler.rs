@@ -1,4 +1,4 @@
-//! A request comes and is answered.
+//! Answers requests.
 //!
 //! The handler is a content handler: every phase before it (limits, access, rewrite) has run as in any location.
 //! Either the answer is known at once, or the request waits for Redis and [`complete`] is called from the

@@ -18,8 +18,8 @@ pub(crate) fn domain_of(request: &Request) -> Option<&Domain> {
     domains_of(request)?.find(request.host())
 }
 
-/// The short URL that is asked for, without query and glued text. Scheme and port are those of the table of domains, and
-/// otherwise those of the request.
+/// The requested short URL, without query and text after the code. Scheme and port are those of the table of domains,
+/// and otherwise those of the request.
 pub(crate) fn short_url(request: &Request) -> Option<Vec<u8>> {
     let code = RequestState::find(request)?.code(request)?;
     let code = code.as_bytes();

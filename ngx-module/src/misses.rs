@@ -1,8 +1,8 @@
 //! Addresses with too many requests for links that do not exist.
 //!
-//! A miss is charged as soon as Redis, or the check character, says that there is no link: a client
-//! that closes its connection before the fallback answers has learned as much. When the fallback
-//! finds the link, which then only SQL knows, the log phase takes the charge back.
+//! A miss is charged as soon as Redis or the check character shows that no link exists: a client that closes its
+//! connection before the fallback answers has learned the same. If the fallback finds the link, which then only SQL
+//! knows, the log phase takes the charge back.
 
 use resolver::Outcome;
 use resolver::counters::Counter;

@@ -1,6 +1,6 @@
 //! nginx, in safe types.
 //!
-//! Nearly all `unsafe` of the project stands below this file. Its types rely on this model of nginx:
+//! Nearly all `unsafe` code of the project is below this file. Its types rely on this model of nginx:
 //!
 //! - A worker is one thread: nginx calls the functions of a module one after the other, each with
 //!   pointers that are valid for the call. Threads of nginx' pools read files and call no module. So

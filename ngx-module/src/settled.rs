@@ -1,4 +1,4 @@
-//! Answers that no longer live in the edge: what is needed of them was copied for a request.
+//! Answers that were copied out of the edge for a request.
 
 use resolver::vocabulary::target::{encoded_query, with_click_id, with_query};
 use resolver::vocabulary::{BadNews, Code, Preview, RedirectStatus};

@@ -1,4 +1,4 @@
-//! `shortlink_status`: what the workers have counted, for Prometheus.
+//! `shortlink_status`: the counters of the workers, for Prometheus.
 
 use resolver::counters::render;
 

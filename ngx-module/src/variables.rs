@@ -2,12 +2,12 @@
 //!
 //! | variable | value |
 //! |---|---|
-//! | `$shortlink_code` | the code that the path names, glued text left away |
+//! | `$shortlink_code` | the code in the path, without text after it |
 //! | `$shortlink_target` | the target that nginx itself answered with, whole |
 //! | `$shortlink_variant` | the variant that nginx itself chose for the visitor; empty without one |
-//! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
-//! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
-//! | `$shortlink_url` | the short URL that is asked for, without query and glued text |
+//! | `$shortlink_outcome` | the outcome of the request: [`Outcome`](resolver::Outcome) |
+//! | `$shortlink_source` | the source of the answer: [`Source`](resolver::Source) |
+//! | `$shortlink_url` | the requested short URL, without query and text after the code |
 //! | `$shortlink_domain` | the domain that the request's host is, or is below |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
 //! | `$shortlink_unknown_target` | where `domains.conf` sends the visitor of a code without a link; empty for any other |
@@ -16,12 +16,12 @@
 //! | `$shortlink_brand_logo` | the file of its logo |
 //! | `$shortlink_brand_imprint` | the URL of its imprint |
 //! | `$shortlink_brand_site` | the URL of its website |
-//! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
+//! | `$shortlink_retired_target` | where `domains.conf` sends visitors of a retired host |
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
-//! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
+//! | `$shortlink_active_base` | the beginnings of new short URLs, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, separated by commas |
 //! | `$shortlink_domain_states` | a letter for the state of each of them, in the same order |
-//! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
+//! | `$shortlink_language` | the language of `shortlink_languages` that the visitor prefers |
 //! | `$shortlink_place` | the visitor's country, or country and region, from the variables of `shortlink_country` |
 //!
 //! The first six are not found (`-` in logs) for requests that `shortlink` did not handle. All but `$shortlink_url`

@@ -1,9 +1,8 @@
 //! The authority of a connection to Redis: whether its data set is proved current.
 //!
-//! A connection in order is not enough for bad news: the server behind it may be a replica that
-//! receives nothing any more, or one that was promoted with old data. The sidecar proves the data set
-//! with beats ([`vocabulary::generation`]), which workers read on each connection. A replica is current if
-//! it has a beat that proved its master current lately.
+//! A working connection is not enough for bad news: its server may be a replica that no longer receives changes, or one
+//! that was promoted with old data. The sidecar proves the data set with beats ([`vocabulary::generation`]), which
+//! workers read on each connection. A replica is current if it has a beat that recently proved its master current.
 
 use vocabulary::generation::Generation;
 use vocabulary::{BadNews, Found, MissReason, Record};

@@ -1,4 +1,4 @@
-//! Stops asking a server that is there but does not answer as it should: Redis, or the fallback.
+//! Stops requests to a server that is reachable but late or failing: Redis, or the fallback.
 //!
 //! A connection that is lost needs no breaker. One that answers too late, or with errors, makes
 //! every visitor wait the whole time budget for nothing: after so many failures in a row it is not

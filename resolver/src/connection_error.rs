@@ -27,7 +27,7 @@ impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost => f.write_str("the connection broke"),
-            Self::Protocol(what) => write!(f, "it does not speak as Redis does: {what}"),
+            Self::Protocol(what) => write!(f, "it does not speak the protocol of Redis: {what}"),
             Self::Refused(text) => {
                 write!(
                     f,
@@ -36,8 +36,8 @@ impl fmt::Display for ConnectionError {
                 )
             }
             Self::ConnectTimeout => f.write_str("it did not answer the handshake in time"),
-            Self::Stalled => f.write_str("it does not answer any more"),
-            Self::Role(role) => write!(f, "it can't be read from now: {role}"),
+            Self::Stalled => f.write_str("it no longer answers"),
+            Self::Role(role) => write!(f, "it can't be read from: {role}"),
             Self::Retired => f.write_str("another server has taken its place"),
         }
     }

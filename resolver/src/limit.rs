@@ -1,11 +1,11 @@
-//! The miss limit: addresses and networks that ask for too many codes which do not exist.
+//! The miss limit: a limit for addresses and networks that request unknown codes.
 //!
 //! Only misses are charged, so that visitors of live links are never limited by their own
 //! requests. Over its limit an address learns nothing: no code is looked up for it that is not in
 //! the worker's cache, live or not.
 //!
-//! A miss is charged to the client's address and to its network, a wider prefix with a higher
-//! limit: who has a whole network of addresses gets the network's limit, not one for each address.
+//! A miss is charged to the client's address and to its network, a wider prefix with a higher limit: a client with a
+//! whole network of addresses gets the network's limit, not one for each address.
 //!
 //! The limit is the generic cell rate algorithm (ITU-T I.371): an address has a theoretical
 //! arrival time, every miss moves it on by one interval from there or from now, and the address is

@@ -223,7 +223,7 @@ impl Decoder {
         used: usize,
     ) -> Result<Decoded<'a>, ProtocolError> {
         let (b'$', Some(length)) = (kind, length(rest)?) else {
-            return Err(ProtocolError("an invalidation names what is no key"));
+            return Err(ProtocolError("an invalidation names no key"));
         };
         if length > MAX_BULK {
             // No link's key is so long.
@@ -270,7 +270,9 @@ impl Decoder {
                     Decoded::Skip(end)
                 }
             },
-            _ => return Err(ProtocolError("an invalidation names what is no key")),
+            _ => {
+                return Err(ProtocolError("an invalidation names no key"));
+            }
         }))
     }
 }

@@ -118,8 +118,8 @@ enum Command {
     },
     /// Skip the codes that may have been issued since a backup of the database.
     ///
-    /// Run this after the database was restored from the backup and before a sidecar serves from it:
-    /// no code is then issued a second time. Each further run skips as many codes again.
+    /// Run this after the database was restored from the backup and before a sidecar uses it, so that no code is issued
+    /// a second time. Each further run skips the same number of codes again.
     SkipCodes {
         /// Upper bound of the number of links created since the backup: 1 to 1000000000000. A bound
         /// that is too high only costs codes.

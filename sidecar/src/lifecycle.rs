@@ -75,7 +75,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
         store.close().await;
     };
     if tokio::time::timeout(LAST_GRACE, last).await.is_err() {
-        tracing::warn!("what was published last may be published again after the next start");
+        tracing::warn!("the latest publications may be repeated after the next start");
     }
     tracing::info!("stopped");
     Ok(())

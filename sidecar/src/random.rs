@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 /// # Errors
 /// Fails if the operating system has no random numbers.
 pub fn generator() -> anyhow::Result<StdRng> {
-    StdRng::try_from_rng(&mut SysRng).context("the operating system has no random numbers to give")
+    StdRng::try_from_rng(&mut SysRng).context("the operating system provides no random numbers")
 }
 
 /// Draws the name of this process among all that claim jobs in SQL.

@@ -1,4 +1,4 @@
-//! Campaigns: what many links have in common.
+//! Campaigns, which define the target of many links.
 
 use core::fmt;
 use core::num::NonZeroU64;

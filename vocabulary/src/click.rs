@@ -1,4 +1,4 @@
-//! Click ids: one for each visit, which is appended to the target, so that what happens there can be reported with it.
+//! Click ids: one for each visit, appended to the target, which reports conversions with it.
 //!
 //! An id has 128 bits that cannot be guessed. Its text is their base64url form without padding: 22 characters.
 

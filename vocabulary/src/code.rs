@@ -1,4 +1,4 @@
-//! Codes: the part of a short link behind the domain.
+//! Codes: the part of a short URL after the domain.
 
 use core::fmt;
 

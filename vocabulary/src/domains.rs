@@ -73,8 +73,8 @@ impl fmt::Display for DomainError {
             ),
             Self::Conflict(parameter) => write!(
                 f,
-                "\"{parameter}\" is too much: a domain has each parameter once, either campaign or \
-                 key, and either target or page"
+                "\"{parameter}\" is one parameter too many: a domain has each parameter once, \
+                 either campaign or key, and either target or page"
             ),
             Self::ActiveWildcard(name) => write!(
                 f,

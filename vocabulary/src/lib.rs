@@ -8,7 +8,7 @@
 //! - [`judge`]: the answer that follows from records at a time, for the edge and for the sidecar.
 //! - [`state`]: the states of links and campaigns, and their order of precedence.
 //! - [`target`]: the condition for a target to be put into a `Location` header.
-//! - [`plan`]: what a link leads to when that depends on the visitor; [`language`]: the one that a visitor asks for.
+//! - [`plan`]: targets that depend on the visitor; [`language`]: the one that a visitor asks for.
 //! - [`preview`]: what messengers show of a link, and their preview agents.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`click`]: the ids of clicks, which targets get if their record says so.

@@ -1,4 +1,4 @@
-//! Plans: what a link leads to when that depends on the visitor, or on whether it is live.
+//! Plans: targets of a link that depend on the visitor, or on whether the link is live.
 //!
 //! ```text
 //! T20:https://example.com/R45:d=i;l=de https://apps.example.com/de/app?id=7E21:https://example.com/o

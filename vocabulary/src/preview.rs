@@ -1,4 +1,4 @@
-//! Previews: what messengers show of a link, and the page from which they read it.
+//! Previews of links in messengers, and the page from which messengers read them.
 //!
 //! ```text
 //! t11:Summer saled23:Up to 50% off until Mayi27:https://e.com/sale-1200.png

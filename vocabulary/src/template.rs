@@ -246,8 +246,8 @@ pub enum TemplateError {
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Target => "the template is no http or https URL that can be served",
-            Self::Authority => "a template has placeholders only behind the host",
+            Self::Target => "the template is not an http or https URL that can be served",
+            Self::Authority => "a template has placeholders only after the host",
             Self::Brace => {
                 "a template's braces are those of the placeholders {0} to {15} and {code}"
             }
@@ -272,7 +272,7 @@ impl fmt::Display for ExpandError {
             Self::Missing(place) => write!(f, "the template names parameter {place}"),
             Self::Target => write!(
                 f,
-                "the target would be no URL that can be served, or have more than \
+                "the target would not be a URL that can be served, or would have more than \
                  {MAX_TARGET_LENGTH} bytes"
             ),
         }

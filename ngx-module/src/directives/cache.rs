@@ -1,4 +1,4 @@
-//! `shortlink_cache`: how much each worker keeps, and for how long.
+//! `shortlink_cache`: the size of each worker's cache, and the times of its entries.
 
 use resolver::CacheSettings;
 use resolver::cache::Cache;

@@ -36,7 +36,7 @@ pub(crate) fn read(conf: &Conf, domains: &Domains) -> Result<Option<ReadCertific
             if !context.certify(conf, &path, &key_path)? {
                 return Err(format!(
                     "the certificate of domain \"{}\", {path} with the key {key_path}, can't be \
-                     used (the line before says why)",
+                     used (the line before has the reason)",
                     domain.name()
                 ));
             }

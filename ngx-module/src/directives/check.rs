@@ -1,4 +1,4 @@
-//! `shortlink_check`: what issued codes look like.
+//! `shortlink_check`: the format of issued codes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `shortlink_fallback`: who answers when neither the cache nor Redis can, and its bounds.
+//! `shortlink_fallback`: the location that answers when neither the cache nor Redis can, and its bounds.
 
 use resolver::fallback::FallbackLimits;
 use resolver::vocabulary::number::parse_decimal;

@@ -1,4 +1,4 @@
-//! `shortlink_languages`: the languages that there are pages in.
+//! `shortlink_languages`: the languages that have pages.
 
 use crate::directives::words::{Set, shown};
 use crate::nginx::conf::Conf;

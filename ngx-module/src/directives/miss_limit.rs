@@ -1,4 +1,4 @@
-//! `shortlink_miss_limit`: how often an address may ask for what does not exist.
+//! `shortlink_miss_limit`: a limit for addresses that request unknown codes.
 
 use resolver::limit::{Limits, MissLimit, Rate};
 use resolver::vocabulary::number::parse_decimal;

@@ -234,7 +234,7 @@ impl Block {
                 let bare = host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]"));
                 let endpoint = Endpoint::new(bare.unwrap_or(host), parsed.port);
                 Address::Tcp(endpoint.ok_or_else(|| {
-                    format!("{} \"{}\" is no host's name", shown(key), shown(value))
+                    format!("{} \"{}\" is not a host name", shown(key), shown(value))
                 })?)
             };
         if parsed.found.is_empty() {
@@ -255,7 +255,7 @@ impl Block {
         let is_cluster = matches!(topology, TopologySettings::Cluster { .. });
         let is_sentinel = matches!(topology, TopologySettings::Sentinel { .. });
         if is_cluster && self.nodes.database != 0 {
-            return Err("\"database\": a cluster has no other than 0".to_owned());
+            return Err("\"database\": a cluster has only database 0".to_owned());
         }
         if is_cluster && self.replica.is_some() {
             return Err("\"replica\" does not go with \"cluster\"".to_owned());

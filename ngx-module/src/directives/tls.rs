@@ -59,8 +59,8 @@ impl TlsLines {
         let verifies = self.verify.unwrap_or(true);
         if verifies && self.trusted_certificate.is_none() {
             return Err(
-                "\"tls on\" needs \"tls_trusted_certificate\", the certificate of who has signed \
-                 Redis', or \"tls_verify off\""
+                "\"tls on\" needs \"tls_trusted_certificate\", the certificate of the authority \
+                 that signed those of Redis, or \"tls_verify off\""
                     .to_owned(),
             );
         }
@@ -100,7 +100,7 @@ impl TlsLines {
 }
 
 fn unusable(key: &str, path: &str) -> String {
-    format!("{key} \"{path}\" can't be used (the line before says why)")
+    format!("{key} \"{path}\" can't be used (the line before has the reason)")
 }
 
 fn read_switch(key: &[u8], value: &[u8]) -> Result<bool, String> {

@@ -1,4 +1,4 @@
-//! `shortlink_visits`: which followed links are recorded, and how.
+//! `shortlink_visits`: the recording of visits.
 
 use std::path::PathBuf;
 

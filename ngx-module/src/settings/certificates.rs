@@ -1,4 +1,4 @@
-//! The certificates of the short domains: each client is shown that of the name it asks for.
+//! The certificates of the short domains: each client gets that of the name that it requests.
 //!
 //! nginx can read a certificate's file at each handshake, which costs more than the handshake, and needs workers that
 //! may read private keys. Here all are read when the configuration is, and a handshake is given one that is in memory.

@@ -126,7 +126,7 @@ impl Addresses {
                 let text = format!("{} of {}", index + 1, endpoint.host);
                 return Ok(found.swap_remove(index).with(text, endpoint.port));
             }
-            (_, Ok(_)) => "its server is not asked any more".to_owned(),
+            (_, Ok(_)) => "its server is no longer asked".to_owned(),
             (_, Err(reason)) => reason,
         };
         // The address that nginx found when it read its configuration is better than none.

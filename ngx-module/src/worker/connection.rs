@@ -169,7 +169,7 @@ impl Connection {
             return Ok(());
         };
         if !socket.is_secured() {
-            return Err("TLS can't be negotiated (the log's lines before say why)".to_owned());
+            return Err("TLS can't be negotiated (the lines before have the reason)".to_owned());
         }
         if tls.verifies {
             match socket.certificate_error() {

@@ -246,7 +246,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (usize, Level, String) {
             1,
             Level::Warn,
             format!(
-                "what Redis holds for the code {code} is no record that may be served; it goes to \
+                "the value in Redis for the code {code} is not a record that can be served; it goes to \
                  the fallback"
             ),
         ),
@@ -254,7 +254,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (usize, Level, String) {
             4,
             Level::Warn,
             format!(
-                "what Redis holds for the campaign {id} is no record whose template may be served; \
+                "the value in Redis for the campaign {id} is not a record whose template can be served; \
                  its links go to the fallback"
             ),
         ),
@@ -262,7 +262,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (usize, Level, String) {
             5,
             Level::Warn,
             format!(
-                "the link {code} has not all parameters that its campaign's template names, or they \
+                "the link {code} lacks parameters that its campaign's template names, or they \
                  make its target too long; it goes to the fallback"
             ),
         ),

@@ -211,7 +211,7 @@ impl Spool {
             self.reading = None;
             if !is_done {
                 return Err(format!(
-                    "{} holds bytes that are no visits; the visits before them were sent",
+                    "{} contains bytes that are not visits; the visits before them were sent",
                     aside.display()
                 ));
             }

@@ -1,4 +1,4 @@
-//! Remembers the codes that were requested lately.
+//! Remembers the codes that were requested recently.
 //!
 //! Each recipient has a code of their own, and most codes are requested once: caching these would
 //! evict the frequently requested ones. So an answer is cached when its code is requested for the

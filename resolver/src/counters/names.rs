@@ -51,7 +51,7 @@ metrics! {
     /// Counters, except those of requests (`WorkerCounters::count_request`).
     Counter
     "shortlink_trimmed_total",
-    "Requests whose path had text glued to the code.":
+    "Requests whose path had text after the code.":
         Trimmed "";
     "shortlink_misses_charged_total",
     "Requests for unknown codes that were charged to an address.":

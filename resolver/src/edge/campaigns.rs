@@ -1,4 +1,4 @@
-//! Links that lead where their campaign says.
+//! Links whose target their campaign defines.
 //!
 //! A campaign is looked up as a link is, and kept as one is; only its links ask for it, and all that
 //! ask at once share one look-up. An answer is made when it is given, from the campaign as it then

@@ -106,7 +106,7 @@ impl<T> Edge<T> {
                 return;
             }
             Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
-            _ => "a reply that is none to XADD".to_owned(),
+            _ => "a reply that is not one to XADD".to_owned(),
         };
         if let Some(redirection) = Redirection::parse(text.as_bytes())
             && self.forward_visits(batch, id, &redirection, now)

@@ -134,7 +134,7 @@ impl Cluster {
         self.is_asking = false;
         let Some(bytes) = &told.aggregate else {
             return Err(ConnectionError::Role(
-                "it is no node of a cluster".to_owned(),
+                "it is not a node of a cluster".to_owned(),
             ));
         };
         let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! One server, and perhaps a replica of it nearer by.
+//! One server, and optionally a nearer replica of it.
 
 use crate::handshake::RequiredRole;
 use crate::node_id::NodeId;

@@ -1,4 +1,4 @@
-//! The edge with a cache against a Redis that tracks what its client keeps, as Redis does.
+//! The edge with a cache against a Redis that tracks the keys that its client has cached.
 //!
 //! Every change makes a key's version greater. Whatever happens in whatever order, an answer is
 //! never older than what the wire had reported at the time of its request; one that is made of a

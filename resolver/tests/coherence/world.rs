@@ -1,4 +1,4 @@
-//! The edge, the wire, and a Redis that tracks what its client keeps.
+//! The edge, the wire, and a Redis that tracks the keys that its client has cached.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

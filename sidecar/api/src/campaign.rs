@@ -38,11 +38,11 @@ members! {
         note: Optional<ShortText<1000>> = "note",
         /// Defaults of new links. A change replaces all of them.
         defaults: Emptied<Defaults> = "defaults",
-        /// Number of links that can be created in the campaign. Links that have ended or were deleted count. Default:
-        /// any number.
+        /// Number of links that can be created in the campaign. Links that have ended or were deleted count too.
+        /// Default: any number.
         max_links: Optional<Count> = "maxLinks",
-        /// Name of a query parameter that the target gets, such as `sl_click`, with an id that no other visit has: report
-        /// conversions with it. Redirects are then 302 instead of 301, and 307 instead of 308. Default: none.
+        /// Name of a query parameter of the target, such as `sl_click`, which gets a unique id of the visit. Report
+        /// conversions with this id. Redirects are then 302 instead of 301, and 307 instead of 308. Default: none.
         click_id: Optional<ClickIdName> = "clickId",
     }
 }
@@ -82,8 +82,8 @@ request! {
 }
 
 request! {
-    /// A change of a campaign. Absent members stay as they are, `null` removes a member that can be absent. A new
-    /// `longUrl` can omit parameters of the old one but not add others.
+    /// A change of a campaign. Absent members stay as they are; `null` removes an optional member. A new `longUrl` can
+    /// omit parameters of the old one but not add others.
     pub CampaignPatch: Patch, required [], of CampaignSettings, PlanMembers
 }
 
@@ -151,7 +151,7 @@ pub struct CampaignBody {
     click_id: Option<String>,
     #[serde(flatten)]
     plan: PlanBody,
-    /// Number of links that were created in the campaign, those included that have ended or were deleted; only in
+    /// Number of links that were created in the campaign, including those that have ended or were deleted; only in
     /// answers about one campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]

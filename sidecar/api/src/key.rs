@@ -28,7 +28,7 @@ members! {
     pub struct KeySettings {
         /// Name of the API key, such as its purpose: 1 to 100 characters.
         name: Required<KeyName> = "name",
-        /// Scopes of the API key: no scope that the key of the request does not have.
+        /// Scopes of the API key. The key of the request must have each of them.
         scopes: Required<Scopes> = "scopes" as "scope",
         /// Time of expiry, in the future. Default: the key does not expire.
         expires_at: Optional<Moment> = "expiresAt",
@@ -44,7 +44,7 @@ members! {
     pub struct RateLimitMembers {
         /// Number of requests per second.
         requests_per_second: Required<Units> = "requestsPerSecond" as "rate-limit",
-        /// Number of requests that can be made at once. Default: the number of requests per second.
+        /// Number of requests that can be sent at once. Default: the number of requests per second.
         burst: Always<Units> = "burst",
     }
 }
@@ -66,7 +66,7 @@ members! {
         /// Minimum number of characters of custom codes.
         min_custom_length: Optional<CustomLength> = "minCustomLength",
         /// Number of links that can be created with the key, and with those that it was rotated from and to. Links that
-        /// have ended or were deleted count. Default: any number.
+        /// have ended or were deleted count too. Default: any number.
         max_links: Optional<Count> = "maxLinks",
         /// The key reaches only links and campaigns that were created with it, or with those that it was rotated from and
         /// to. Not with the scopes `admin`, `keys:admin` and `webhooks:admin`. Default: false.
@@ -246,8 +246,8 @@ pub struct KeyBody {
     rate_limit: Option<api_key::RateLimit>,
     #[schemars(with = "shown::KeyPolicy")]
     policy: api_key::KeyPolicy,
-    /// Number of links that were created with the key and those that it was rotated from and to, those included that have
-    /// ended or were deleted; only in answers to reading.
+    /// Number of links that were created with the key and those that it was rotated from and to, including those that
+    /// have ended or were deleted; only in answers to reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub links_created: Option<u64>,

@@ -34,8 +34,8 @@ members! {
         external_id: Optional<ExternalId> = "externalId",
         /// Note of at most 1000 characters.
         note: Optional<Note> = "note",
-        /// Short domain for the short URL: one of the active ones for the link. Default: the service chooses, also while
-        /// the domain is not active any more. The code works on all short domains.
+        /// Short domain for the short URL: one of the active ones for the link. By default, and while this domain is
+        /// not active, the service chooses. The code works on all short domains.
         domain: Optional<ShortDomain> = "domain",
     }
     /// The settings of a link in an answer.
@@ -50,9 +50,9 @@ members! {
         /// UTM parameters of the target's query, which replace those in the URL: source, medium, campaign, term
         /// and content. Need a target in the same request.
         utm: Optional<Utm> = "utm",
-        /// Name of a query parameter that the target gets, such as `sl_click`, with an id that no other visit has: report
-        /// conversions with it. Redirects are then 302 instead of 301, and 307 instead of 308. Not for a link of a campaign,
-        /// whose campaign has it.
+        /// Name of a query parameter of the target, such as `sl_click`, which gets a unique id of the visit. Report
+        /// conversions with this id. Redirects are then 302 instead of 301, and 307 instead of 308. Not for a link of a
+        /// campaign, whose campaign has it.
         click_id: Optional<ClickIdName> = "clickId",
         /// Values for the parameters of the campaign's target, for a link of a campaign.
         parameters: Always<Parameters> = "parameters" as "parameter",
@@ -85,9 +85,9 @@ request! {
 }
 
 request! {
-    /// A change of a link. Absent members stay as they are, `null` removes a member that can be absent. A link
-    /// of a campaign has no `longUrl`, `utm`, `clickId`, `redirectStatus`, `forwardQuery`, `rules` and targets instead of answers
-    /// of its own, another link has no `parameters`.
+    /// A change of a link. Absent members stay as they are; `null` removes an optional member. A link of a campaign has
+    /// no `longUrl`, `utm`, `clickId`, `redirectStatus`, `forwardQuery`, `rules` and targets instead of answers of its
+    /// own, another link has no `parameters`.
     pub LinkPatch: Patch, required [], of LinkTarget, PlanMembers, LinkSettings
 }
 

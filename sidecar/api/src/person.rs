@@ -14,7 +14,7 @@ use super::words;
 pub struct PersonBody {
     /// Id of the person, where other answers have the id of an API key.
     id: String,
-    /// Name of the person at the last sign-in, as all members from the provider.
+    /// Name of the person at the last sign-in; like all members, from the provider.
     name: String,
     email: Option<String>,
     /// Role of the person; `null` if their groups gave none.
@@ -24,7 +24,7 @@ pub struct PersonBody {
     scopes: Vec<api_key::Scope>,
     #[schemars(with = "words::PersonState")]
     state: &'static str,
-    /// Number of present sessions; only in answers to reading.
+    /// Number of current sessions; only in answers to reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub sessions: Option<u64>,

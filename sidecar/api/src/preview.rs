@@ -1,4 +1,4 @@
-//! Previews: what messengers show of a link.
+//! Previews of links in messengers.
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;

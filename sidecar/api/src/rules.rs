@@ -22,11 +22,11 @@ use super::variants::Variants;
 members! {
     /// Rules and targets instead of answers, for new links and campaigns and for changes.
     pub struct PlanMembers {
-        /// Rules, at most 20: a visitor follows the first whose conditions are all met, and otherwise `longUrl`. A change
+        /// Rules, at most 20: a visitor follows the first rule whose conditions are all met, else `longUrl`. A change
         /// replaces all rules. Not for a link of a campaign, whose campaign has them.
         rules: Emptied<Rules> = "rules",
-        /// Variants of an A/B test, at most 20: rules with a share of all visitors by weight, behind all other rules. They
-        /// replace such rules, and answers have them as `rules`. `null` removes them.
+        /// Variants of an A/B test, at most 20: rules with a share of all visitors by weight, after all other rules.
+        /// They replace earlier rules of this kind, and answers show them in `rules`. `null` removes them.
         variants: Emptied<Variants> = "variants",
         /// Target (302) instead of 410 after the expiry.
         expired_target: Optional<LongUrl> = "expiredTarget",
@@ -34,8 +34,8 @@ members! {
         paused_target: Optional<LongUrl> = "pausedTarget",
         /// Target (302) instead of 404 before the start of validity.
         not_yet_target: Optional<LongUrl> = "notYetTarget",
-        /// Preview in messengers: title, description and image, which they get on a page instead of the redirect. A
-        /// change replaces all of it. Not for a link of a campaign, whose campaign has it.
+        /// Preview in messengers: a page with title, description and image, instead of the redirect. A change replaces
+        /// all of it. Not for a link of a campaign, whose campaign has it.
         preview: Optional<PreviewOf> = "preview",
     }
 }
@@ -43,9 +43,10 @@ members! {
 members! {
     /// A rule: at least one condition besides `variant`, and a target.
     pub struct RuleMembers {
-        /// Kinds of devices, of which the visitor has one, by the user agent.
+        /// Kinds of devices: the visitor's user agent is that of one of them.
         device: Optional<DeviceNames> = "device",
-        /// Language tags: the language that the visitor asks for most is one of them, or a variety, as de-AT is of de.
+        /// Language tags: the language that the visitor prefers most is one of them, or a variety of one, as de-AT is
+        /// of de.
         language: Optional<Languages> = "language",
         /// Countries such as DE, or regions such as US-CA, one of which the visitor is in. Needs `shortlink_country` of
         /// nginx.
@@ -333,7 +334,7 @@ impl Kind for Variant {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Plan")]
 pub struct PlanBody {
-    /// Rules, the first of which that matches is followed.
+    /// Rules; the visitor follows the first one that matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleBody>,
     /// Target instead of 410 after the expiry.

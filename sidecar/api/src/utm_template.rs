@@ -14,7 +14,7 @@ use super::members::{Required, members, request};
 members! {
     /// The members of a template.
     pub struct UtmTemplateMembers {
-        /// Name of the template, which no other one has: 1 to 64 characters.
+        /// Name of the template, unique among all templates: 1 to 64 characters.
         name: Required<Name<MAX_TEMPLATE_NAME>> = "name",
         /// UTM parameters: at least one of source, medium, campaign, term and content, each of up to 255 characters.
         utm: Required<Utm> = "utm",
@@ -37,7 +37,7 @@ pub struct UtmTemplateBody {
     updated_at: Timestamp,
     /// Id of the API key or person that changed the template.
     updated_by: String,
-    /// Present name of that API key or person.
+    /// Current name of that API key or person.
     updated_by_name: Option<String>,
 }
 

@@ -26,17 +26,17 @@ members! {
         url: Required<EndpointUrl> = "url",
         /// Types of events. Default: all types of this version.
         events: Always<List<EventType, words::EventType>> = "events" as "event",
-        /// Visits that are events of the type link.clicked: `first`, the first one of each link by a person, or `each`.
-        /// Default: first.
+        /// Visits that are events of the type link.clicked: `first`, only the first human visit of each link, or
+        /// `each`. Default: first.
         clicks: Always<Clicks> = "clicks",
-        /// Only events of links of these campaigns, and of these campaigns: at most 100. Default: of all links and campaigns.
+        /// Only events of these campaigns and of their links: at most 100. Default: of all links and campaigns.
         campaign_ids: Optional<List<vocabulary::CampaignId, words::CampaignId>> = "campaignIds" as "campaign",
         /// Only visits of links with one of these tags, at most 20. Default: of all links.
         tags: Optional<Tags> = "tags" as "tag",
         /// Only visits of these classes. Default: of all classes.
         classes: Optional<List<Class, words::VisitClass>> = "classes" as "class",
-        /// Number of events of a message: 1 for a message per event, or up to 1000 for a message with a list of those
-        /// that wait. Default: 1.
+        /// Maximum number of events of a message: 1 for a message per event, or up to 1000 for a message with a list of
+        /// waiting events. Default: 1.
         max_batch: Always<Number<1, { MAX_BATCH }>> = "maxBatch",
     }
 }
@@ -44,7 +44,7 @@ members! {
 members! {
     /// The members of a rotation of a webhook's secret.
     pub struct SecretRotationMembers {
-        /// Number of seconds for which the old secret signs, too: at most 2592000 (30 days).
+        /// Number of seconds for which the old secret signs messages too: at most 2592000 (30 days).
         overlap_seconds: Required<Number<0, { MAX_OVERLAP.as_secs() as u32 }>> = "overlapSeconds",
     }
 }
@@ -132,7 +132,7 @@ pub struct WebhookBody {
     waiting_since: Option<Timestamp>,
     /// Number of events delivered.
     delivered: u64,
-    /// Time until which the secret before the last rotation signs, too.
+    /// Time until which the secret before the last rotation signs messages too.
     previous_secret_until: Option<Timestamp>,
     created_at: Timestamp,
     /// Id of the API key that created it.
@@ -192,7 +192,7 @@ pub struct AttemptBody {
     delivered: bool,
     /// Status of the answer; `null` without an answer.
     status: Option<u16>,
-    /// Reason for which there was no answer.
+    /// Reason why there was no answer.
     error: Option<String>,
     /// Duration of the attempt in milliseconds.
     duration_ms: u64,

@@ -74,7 +74,7 @@ word! {
 }
 
 word! {
-    /// Visits that are events: the first one of each link by a person, or each.
+    /// Visits that are events: only the first human visit of each link, or each visit.
     pub Clicks: one_of(split(webhook::Clicks::NAMES))
 }
 

@@ -1,4 +1,4 @@
-//! Visits in ClickHouse: their tables, and everything that is asked of them.
+//! Visits in ClickHouse: their tables and all queries.
 //!
 //! SQL decides which visits are new, numbers them and describes each change of ClickHouse before it is made
 //! (`shortlink_store`). So every operation here can be repeated: rows have keys that SQL has drawn, and a row that is

@@ -50,8 +50,8 @@ pub enum RemoteCommand {
     Webhooks(Remote<webhooks::WebhooksCommand>),
     /// Show and change the templates of UTM parameters that all users of a running service share, over its API.
     UtmTemplates(Remote<utm_templates::UtmTemplatesCommand>),
-    /// Find links and campaigns of a running service by any text, over its API: a code, a short URL, an external id, a tag,
-    /// words of targets and notes, or the begin of one of these.
+    /// Find links and campaigns of a running service by any text, over its API: a code, a short URL, an external id, a
+    /// tag, words of targets and notes, or the beginning of one of these.
     ///
     /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client
     /// settings.

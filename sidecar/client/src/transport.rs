@@ -311,7 +311,7 @@ impl Client {
             && let Some(id) = parts.headers.get("x-request-id")
             && let Ok(id) = id.to_str()
         {
-            problem.hint = Some(format!("its log calls the request {id}"));
+            problem.hint = Some(format!("the request has the id {id} in its log"));
         }
         Failure::Problem(problem)
     }
@@ -342,7 +342,7 @@ async fn collect(body: Incoming) -> Result<Bytes, Failure> {
     let limited = http_body_util::Limited::new(body, MOST_BYTES);
     let collected = limited.collect().await;
     let collected =
-        collected.map_err(|error| Failure::Other(anyhow!("the answer has broken off: {error}")))?;
+        collected.map_err(|error| Failure::Other(anyhow!("the answer broke off: {error}")))?;
     Ok(collected.to_bytes())
 }
 
@@ -352,7 +352,7 @@ impl Answered {
         let mut line = Vec::new();
         let read = self.body.read_until(b'\n', &mut line);
         let read = self.pace.wait(read).await?;
-        read.context("the answer has broken off")?;
+        read.context("the answer broke off")?;
         // A line without a newline was cut off.
         Ok((line.pop() == Some(b'\n')).then_some(line))
     }

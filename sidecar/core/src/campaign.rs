@@ -56,7 +56,7 @@ pub struct Campaign {
     pub note: Option<String>,
     /// Defaults of its new links.
     pub defaults: CampaignDefaults,
-    /// The most links that can be created in it, those included that have ended or were deleted.
+    /// The most links that can be created in it, including those that have ended or were deleted.
     pub max_links: Option<NonZeroU64>,
     /// The parameter that brings a click id to the target.
     pub click_id: Option<ClickParameter>,

@@ -1,4 +1,4 @@
-//! Conversions: what visitors of a link did at its target, such as orders, as callers report it.
+//! Conversions: actions of a link's visitors at its target, such as orders, as callers report them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -178,7 +178,7 @@ pub struct ConversionTotals {
     pub links: u64,
     /// The number of all conversions.
     pub conversions: u64,
-    /// Those with a value, by currency.
+    /// Conversions with a value, by currency.
     pub values: Vec<ValueTotal>,
 }
 

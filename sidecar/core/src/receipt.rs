@@ -1,4 +1,4 @@
-//! Delivery receipts: what a carrier reports of the message with a link.
+//! Delivery receipts: reports of carriers about the message with a link.
 
 use jiff::{SignedDuration, Timestamp};
 use vocabulary::{CampaignId, Code};

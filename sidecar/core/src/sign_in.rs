@@ -1,4 +1,5 @@
-//! Signing people in at a provider of OpenID Connect: what the service asks the provider, and which role the answer gives.
+//! Signing people in at a provider of OpenID Connect: the requests to the provider, and the role that follows from its
+//! answer.
 
 use std::fmt;
 use std::str::FromStr;

@@ -21,7 +21,7 @@ pub struct VariantResult {
     pub converted: u64,
     /// The number of these conversions.
     pub conversions: u64,
-    /// Those with a value, by currency.
+    /// Conversions with a value, by currency.
     pub values: Vec<ValueTotal>,
 }
 

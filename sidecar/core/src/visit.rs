@@ -91,7 +91,7 @@ impl Visit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VisitFault {
     /// Its time is beyond the year 9999.
-    #[error("the visit's time, {0} ms after 1970, is no time")]
+    #[error("the visit's time, {0} ms after 1970, is not valid")]
     Time(u64),
 }
 

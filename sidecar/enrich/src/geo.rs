@@ -1,4 +1,4 @@
-//! Finds out where addresses are, from databases in files that are replaced now and then.
+//! Locates addresses with databases in files that operators replace.
 
 use std::error::Error;
 use std::net::IpAddr;

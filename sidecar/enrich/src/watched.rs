@@ -16,10 +16,10 @@ pub enum FileFault {
     #[error("it can't be read")]
     Read(#[from] io::Error),
     /// It is no database in MaxMind's format.
-    #[error("it is no database in MaxMind's format")]
+    #[error("it is not a database in MaxMind's format")]
     MaxMind(#[source] maxminddb::MaxMindDbError),
     /// It is no database in ip2region's format.
-    #[error("it is no database in ip2region's format: {0}")]
+    #[error("it is not a database in ip2region's format: {0}")]
     Xdb(&'static str),
 }
 

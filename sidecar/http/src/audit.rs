@@ -56,7 +56,7 @@ struct EntryMembers {
 struct EntryBody {
     #[serde(flatten, with = "EntryMembers")]
     entry: StoredAuditEntry,
-    /// Present name of the API key or person of `keyId`.
+    /// Current name of the API key or person of `keyId`.
     key_name: Option<String>,
 }
 

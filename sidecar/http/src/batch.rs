@@ -88,8 +88,9 @@ operations! {
              an array and the client does not accept `application/x-ndjson`, else one line per row. \
              An invalid row does not affect the other rows. The first line of CSV names the columns, \
              `|` separates `tags`, and `parameters.member` names a member of an object. With `summary=true`, \
-             the last line has the number of rows that were read. After 10,000 refused rows one after the other, a \
-             result without an index says that the rest was not read. All new links carry the id of the upload, \
+             the last line has the number of rows that were read. After 10,000 consecutive \
+             refused rows, a result without an index reports that the rest was not read. All new \
+             links carry the id of the upload, \
              which the answer names; an existing link (`dedupe`) keeps its own.",
         )
         .takes(&[IDEMPOTENCY_KEY])
@@ -123,8 +124,9 @@ operations! {
     }
     post "/v1/receipts", "storeReceipts", "Stores delivery receipts", store_receipts {
         .text(
-            "Each row is the status of the message with a link, as your SMS provider reports it. A status replaces the \
-             one of an earlier time, whatever the order in which they arrive, so that receipts can be repeated. Rows \
+            "Each row is the status of the message with a link, as your SMS provider reports it. \
+             A status replaces one of an earlier time, in whatever order they arrive, so receipts \
+             can be repeated. Rows \
              are sent as to `POST /v1/links/batch`, and each has a result; a receipt of an unknown link has the status \
              404. `GET /v1/reports/campaigns` counts messages by status and network.",
         )

@@ -58,8 +58,9 @@ struct PageBody {
 operations! {
     post "/v1/jobs", "createJob", "Changes many links in the background", create {
         .text(
-            "The job concerns the links that exist when it begins. Each link has the checks, the history and the entry in \
-             the audit log of a single change. A job ends when its API key is revoked.",
+            "The job concerns the links that exist when it begins. Each link gets the checks, the \
+             history and the audit log entry of a single change. A job ends when its API key is \
+             revoked.",
         )
         .takes(&[IDEMPOTENCY_KEY])
         .takes_json::<NewJobBody, 2>([
@@ -86,8 +87,8 @@ operations! {
     }
     get "/v1/jobs/{id}/results", "listJobResults", "Lists the results of a job", results {
         .text(
-            "A result for each link that the job is done with, each link once: one per line, or with `Accept: text/csv` \
-             as CSV. After an error the answer breaks off.",
+            "One result for each link that the job has finished: one per line, or as CSV with \
+             `Accept: text/csv`. After an error the answer breaks off.",
         )
         .answer(200, "The results so far.", [rows_of::<ResultBody>("application/x-ndjson"), text_of("text/csv")])
     }

@@ -110,7 +110,7 @@ pub(super) fn read_membership(
         if fields.has("parameters") {
             fields.refuse(
                 "parameters",
-                "needs campaignId, whose target has places for them",
+                "needs campaignId: only targets of campaigns have parameters",
             );
         }
         fields.ignore("parameters");
@@ -118,7 +118,10 @@ pub(super) fn read_membership(
     }
     for name in OF_CAMPAIGN {
         if fields.has(name) {
-            fields.refuse(name, "can't be with campaignId: the campaign says it");
+            fields.refuse(
+                name,
+                "cannot be combined with campaignId: the campaign defines it",
+            );
         }
         fields.ignore(name);
     }
@@ -143,7 +146,7 @@ fn read_campaign<'a>(
     let id: Option<CampaignId> = text.parse().ok();
     let id = fields.checked("campaignId", id.ok_or("must be the id of a campaign"))?;
     let campaign = campaigns.0.get(&id);
-    let campaign = campaign.ok_or("must be the id of a campaign that there is");
+    let campaign = campaign.ok_or("must be the id of an existing campaign");
     let campaign = fields.checked("campaignId", campaign)?;
     if campaign.revoked_at.is_some() {
         fields.refuse(
@@ -175,7 +178,7 @@ pub(super) fn read_values(fields: &mut Fields, campaign: &Campaign) -> Option<Pa
         }
     }
     for name in given.keys() {
-        fields.refuse_at(&["parameters", name], "is no parameter of the campaign");
+        fields.refuse_at(&["parameters", name], "is not a parameter of the campaign");
     }
     if values.len() < names.len() {
         return None;

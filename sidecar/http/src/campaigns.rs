@@ -67,7 +67,7 @@ operations! {
     }
     delete "/v1/campaigns/{id}", "revokeCampaign", "Revokes a campaign", revoke {
         .also(changes)
-        .text("All its links answer 410 from then on, for good. The campaign stays in listings.")
+        .text("All its links answer 410 from then on, permanently. The campaign stays in listings.")
     }
     post "/v1/campaigns/{id}/pause", "pauseCampaign", "Pauses a campaign", pause {
         .also(changes)
@@ -202,7 +202,7 @@ async fn change(
     if let Some(name) = other {
         fields.refuse(
             "longUrl",
-            format!("names the parameter {name}, which the links of this campaign have not"),
+            format!("names the parameter {name}, which the links of this campaign do not have"),
         );
     }
     let before = present.click_id.as_ref().map(|it| it.name().to_owned());
@@ -362,7 +362,7 @@ fn read_campaign_plan(
         match parsed.names().get(names.len()) {
             // Without a target, that is a fault of its own.
             Some(name) if target.is_some() => Err(format!(
-                "names the parameter {name}, which the campaign has not"
+                "names the parameter {name}, which the campaign does not have"
             )),
             _ => Ok(parsed.template().to_owned()),
         }

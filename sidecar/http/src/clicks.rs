@@ -56,11 +56,11 @@ operations! {
 pub(super) struct ClicksBody {
     /// Number of links that were ever created in the campaign.
     issued: u64,
-    /// Number of those that were clicked, also of links that were deleted afterwards.
+    /// Number of these that were clicked, including links that were deleted afterwards.
     clicked: u64,
-    /// Clicked links by issued ones, 0 to 1; null without links.
+    /// Clicked links divided by issued ones, 0 to 1; null without links.
     click_rate: Option<f64>,
-    /// Time at which the first of the campaign's links was created, of those that are not deleted.
+    /// Time at which the first of the campaign's links that are not deleted was created.
     first_link_at: Option<Timestamp>,
     /// Hours in which links were clicked for the first time, in chronological order.
     hours: Vec<HourBody>,

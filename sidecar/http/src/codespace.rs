@@ -54,7 +54,7 @@ struct LengthBody {
     guess: GuessBody,
     /// Guesses with a random check character.
     blind_guess: GuessBody,
-    /// Guesses by someone who knows a code of `sequence` of this length, for the largest number in use; `null` if
+    /// Guesses of a client that knows a code of `sequence` of this length, for the largest number in use; `null` if
     /// there is none.
     neighbour_guess: Option<GuessBody>,
     /// Codes that were generated ahead of time.
@@ -69,16 +69,16 @@ struct LengthBody {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CodespaceNumbers")]
 pub(super) struct NumbersBody {
-    /// Numbers that there are.
+    /// All numbers.
     all: u64,
-    /// Numbers that codes were drawn with.
+    /// Numbers that codes were drawn from.
     used: u64,
     /// Numbers that processes have leased and not used.
     leased: u64,
     /// Numbers that processes have given back. They are used next.
     returned: u64,
-    /// Used numbers that have no link and are not used again. Links with custom codes, or codes of other strategies, of
-    /// the same length make it smaller.
+    /// Used numbers that have no link and are not used again. Links of the same length with custom codes, or with codes
+    /// of other strategies, reduce it.
     burnt: u64,
 }
 
@@ -151,7 +151,7 @@ impl LengthBody {
     }
 }
 
-/// Facts that a code contains by itself.
+/// Facts that a code itself contains.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DecodedCode")]
@@ -169,7 +169,7 @@ struct DecodedBody {
 
 operations! {
     get "/v1/codespace/{code}", "decodeCode", "Decodes a code", decode {
-        .text("Reads what a code says by itself, whether it has a link or not.")
+        .text("Reads the facts that a code itself contains, whether it has a link or not.")
         .answers::<DecodedBody>(200, "The contents of the code.").with(["Cache-Control"])
     }
     get "/v1/codespace", "getCodespace", "Reports the usage of the code space", usage {

@@ -25,8 +25,8 @@ operations! {
             "Each row is a conversion of a link, which `clickId`, `externalId` or `shortCode` names. A repetition with the same \
              `conversionId` for the same link is not counted again and has the status 200; with another value it has the \
              status 409. With `refunded`, the row is a refund of a conversion that was reported before. Rows, results and \
-             limits are those of `POST /v1/links/batch`. A row that names no link, or whose time is ahead, is refused, \
-             and can be repeated."
+             limits are those of `POST /v1/links/batch`. A row that names no link, or whose time \
+             is in the future, is refused and can be repeated."
         )
         .takes(&rows::PARAMETERS)
         .takes_rows::<NewConversion>(json!([{
@@ -56,7 +56,8 @@ struct CampaignBody {
     converted: u64,
     /// Number of links that were clicked.
     clicked: u64,
-    /// Converted links by clicked ones; null without clicked links. Above 1 if links without a click were converted.
+    /// Converted links divided by clicked ones; null without clicked links. Above 1 if links without a click were
+    /// converted.
     conversion_rate: Option<f64>,
     #[serde(flatten)]
     totals: LinkBody,
@@ -69,7 +70,7 @@ struct CampaignBody {
 struct LinkBody {
     /// Number of conversions.
     conversions: u64,
-    /// Those with a value, by currency.
+    /// Conversions with a value, by currency.
     values: Vec<ValueBody>,
 }
 

@@ -57,7 +57,7 @@ struct NodeBody {
     changed_at: Timestamp,
     /// Number of its domains.
     domains: u64,
-    /// Number of its domains that this answer omits, since the announcement was too long.
+    /// Number of its domains that this answer omits, because the announcement was too long.
     not_told: u64,
 }
 

@@ -38,7 +38,7 @@ parameters! {
     QUERY: query "query", "VisitorQuery", "The visitor's query, without the question mark. Default: none.",
         string;
     TIME: query "time", "Time",
-        "Time of the visit. With it the link in SQL decides, as it is now. Default: now.", moment;
+        "Time of the visit, for which the link in SQL decides as it is now. Default: now.", moment;
 }
 
 query! {
@@ -66,7 +66,7 @@ values! {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExplanationBody {
     short_code: String,
-    /// Code of the link that answers, if it is another one: text is glued behind it, or it has another case.
+    /// Code of the link that answers, if it differs from the requested one: by text after it, or by its case.
     #[serde(skip_serializing_if = "Option::is_none")]
     followed_code: Option<String>,
     /// Time for which the answer holds.
@@ -118,7 +118,7 @@ struct AnswerBody {
 struct VisitorBody {
     /// Kind of the device, by the user agent.
     device: &'static str,
-    /// Language that is asked for most.
+    /// Language that the visitor prefers most.
     language: Option<String>,
     /// Country, or region with its country.
     country: Option<String>,
@@ -298,9 +298,9 @@ fn agreement(explanation: &Explanation) -> &'static str {
 operations! {
     get "/v1/links/{code}/explain", "explainCode", "Explains the answer to a code", explain {
         .text(
-            "Shows the link in SQL, the record in Redis and the answer that follows from them, also for \
-             a code without a link, and which rule the visitor of the query follows. A text that cannot be a \
-             code is not found.",
+            "Shows the link in SQL, the record in Redis, the answer that follows from them, and \
+             the rule that the visitor of the query follows, also for a code without a link. A \
+             text that cannot be a code is answered 404.",
         )
         .answers::<ExplanationBody>(200, "The explanation.").with(["Cache-Control"])
     }

@@ -32,7 +32,7 @@ parameters! {
          all visits that are still stored. Cannot be combined with cursor, since, until and raw.",
         |_| json!({ "type": "string", "pattern": "^[-0-9A-Za-z_]*$" });
     pub(super) WAIT: query "wait", "Wait",
-        "Number of seconds to wait for visits if the feed has none behind the position. Needs after.",
+        "Number of seconds to wait for visits if the feed has none after the position. Needs after.",
         |_| number(0, LONGEST_WAIT_S.into(), 0);
 }
 
@@ -78,7 +78,7 @@ impl From<ExportedVisit> for FeedVisitBody {
 pub(super) struct FeedBody {
     /// The visits, in the order in which they were stored.
     visits: Vec<FeedVisitBody>,
-    /// Position behind these visits.
+    /// Position after these visits.
     next_cursor: String,
 }
 

@@ -69,11 +69,11 @@ struct OutboxCheck {
     /// The time since which the oldest of them waits, by the clock of the sidecar that stored it.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
-    /// Number of earlier changes that Redis may lack because its data set is older, or another one. They
-    /// are being published again.
+    /// Number of earlier changes that Redis may lack because its data set is older, or another one. They are being
+    /// published again.
     behind: u64,
-    /// Set while Redis has a data set that may lack more than these changes. A comparison with the database, which
-    /// is under way, finds it.
+    /// Set while Redis has a data set that may lack more than these changes. A comparison with the database is under
+    /// way and finds them.
     comparing: bool,
 }
 

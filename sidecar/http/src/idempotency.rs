@@ -44,7 +44,7 @@ pub(super) fn bad_key() -> Problem {
 
 /// 422: a request has a key and asks for `dedupe`.
 pub(super) fn dedupes_twice() -> Problem {
-    let detail = "can't be with an Idempotency-Key, which does the same and more";
+    let detail = "cannot be combined with an Idempotency-Key, which does the same and more";
     Problem::invalid("/dedupe", detail)
 }
 

@@ -72,7 +72,7 @@ operations! {
             KeyRefusal::LastAdmin.into(),
         ])
     }
-    delete "/v1/keys/{id}", "revokeKey", "Revokes an API key, for good", revoke {
+    delete "/v1/keys/{id}", "revokeKey", "Revokes an API key permanently", revoke {
         .answers::<KeyBody>(200, "The key after the change.")
         .problems([KeyRefusal::Scope(Scope::Admin).into(), KeyRefusal::LastAdmin.into()])
     }

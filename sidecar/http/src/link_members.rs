@@ -269,7 +269,10 @@ pub(super) fn read_new_link(
     let has_slug = fields.has("customSlug");
     for name in ["strategy", "codeLength"] {
         if has_slug && fields.has(name) {
-            fields.refuse(name, "can't be with customSlug, which is the code");
+            fields.refuse(
+                name,
+                "cannot be combined with customSlug, which is the code",
+            );
         }
     }
     let issue = LinkIssue::read(&mut fields, Usage::New);

@@ -53,7 +53,7 @@ use super::{cursor, words};
 
 operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
-        .text("`longUrl` needs the setting `links.find_by_target`. It answers 503 while links are prepared for it.")
+        .text("`longUrl` needs the setting `links.find_by_target`. The answer is 503 while links are still being indexed.")
         .answers::<PageBody>(200, "A page of links.")
         .problems([Problem::targets_not_found()])
     }
@@ -85,7 +85,7 @@ operations! {
             ("target", json!({ "longUrl": "https://www.example.com/summer", "validUntil": null })),
         ])
     }
-    delete "/v1/links/{code}", "revokeLink", "Revokes a link, for good", revoke {
+    delete "/v1/links/{code}", "revokeLink", "Revokes a link permanently", revoke {
         .also(changes)
         .text("The link answers 410 from then on, and stays in listings.")
     }
@@ -374,8 +374,8 @@ parameters! {
     STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
     TAG: query "tag", "Tag", "Only links with this tag.", string;
     LONG_URL: query "longUrl", "OfLongUrl",
-        "Only links with this target of their own, in whatever spelling that leads to the same URL; \
-         not those of campaigns.", |generator| LongUrl::schema(generator);
+        "Only links with this target of their own, in any spelling of the same URL; not links of \
+         campaigns.", |generator| LongUrl::schema(generator);
     CREATED_BY: query "createdBy", "CreatedBy",
         "Only links that this API key has created.", string;
 }
@@ -427,7 +427,7 @@ async fn list(
             TargetSearch::Complete => {}
             TargetSearch::Filling => {
                 return Err(Problem::unavailable(
-                    "Links are being prepared for being found by their target.",
+                    "Links are still being indexed by their target.",
                 ));
             }
             TargetSearch::Off => return Err(Problem::targets_not_found()),

@@ -70,7 +70,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         if let Ok(Err(error)) = asked {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "the database does not say everything"
+                "the database does not report all figures"
             );
         }
     }

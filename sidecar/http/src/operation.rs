@@ -218,7 +218,7 @@ impl Operation {
             Problem::lacks(scope),
             limited.into(),
             Problem::unavailable(
-                "The database does not answer. Whether the request had an effect is not known.",
+                "The database does not answer. It is unknown whether the request had an effect.",
             ),
         ])
     }

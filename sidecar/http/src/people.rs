@@ -33,7 +33,7 @@ parameters! {
 }
 
 operations! {
-    get "/v1/people", "listPeople", "Lists people, those first who signed in for the first time last", list {
+    get "/v1/people", "listPeople", "Lists people, the latest first sign-in first", list {
         .answers::<PageBody>(200, "A page of people.")
     }
     get "/v1/people/{id}", "getPerson", "Shows a person", find {
@@ -49,8 +49,8 @@ operations! {
         .answers::<PersonBody>(200, "The person after the change.")
         .problems([KeyRefusal::Scope(Scope::Admin).into()])
     }
-    post "/v1/people/{id}/unblock", "unblockPerson", "Ends the block of a person", unblock {
-        .text("Needs the scope admin: a blocked person may have made an API key.")
+    post "/v1/people/{id}/unblock", "unblockPerson", "Unblocks a person", unblock {
+        .text("Needs the scope admin: a blocked person may have created an API key.")
         .answers::<PersonBody>(200, "The person after the change.")
         .problems([KeyRefusal::Scope(Scope::Admin).into()])
     }

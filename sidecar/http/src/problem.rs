@@ -90,7 +90,7 @@ problems! {
     query(detail: impl Into<String>): BAD_REQUEST, "query", "A query parameter is not valid", detail;
 
     /// 401: the key is missing or invalid. Every cause has the same answer.
-    unauthorized(): UNAUTHORIZED, "unauthorized", "An API key is needed",
+    unauthorized(): UNAUTHORIZED, "unauthorized", "An API key is required",
         "Send a valid API key as X-Api-Key or as a Bearer token.",
         .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"shortlink\""));
 
@@ -123,21 +123,21 @@ problems! {
     /// 404: no stored visit has the click id.
     unknown_click(): NOT_FOUND, "unknown-click-id", "There is no visit with this click id",
         "Visits are stored within seconds, or once Redis is available again: report the row again later.",
-        .at("/clickId", "is that of no stored visit of a link that this API key reaches");
+        .at("/clickId", "belongs to no stored visit of a link that this API key reaches");
 
     /// 404: a refund of no conversion.
     unknown_conversion(): NOT_FOUND, "unknown-conversion", "The link has no conversion with this id",
         "Only a conversion that was reported and not erased can be refunded: report it first.",
-        .at("/conversionId", "is that of no conversion of the link");
+        .at("/conversionId", "belongs to no conversion of the link");
 
     /// 405. The router adds which methods are allowed.
     method_not_allowed():
         METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here",
-        "The header Allow names the methods that are.";
+        "The header Allow lists the allowed methods.";
 
     /// 409: another link has the code.
     taken(): CONFLICT, "taken", "The code is taken",
-        "Another link has this code, or had it, or a custom code that differs only by case.",
+        "Another link has or had this code, or a custom code that differs only by case.",
         .at("/customSlug", "is taken");
 
     /// 409: the link is revoked.
@@ -157,20 +157,20 @@ problems! {
 
     /// 409: the API key has a successor.
     key_rotated(): CONFLICT, "rotated", "The API key has been rotated already",
-        "Its successorId names the key to rotate.";
+        "Rotate its successor, which successorId names.";
 
     /// 409: no key would be left that may do everything.
     last_admin(): CONFLICT, "last-admin", "This is the last administrator's key",
         "Create another API key with the scope admin first, or use the command line.";
 
     /// 409: links are not found by their target.
-    targets_not_found(): CONFLICT, "find-by-target-off", "Links are not found by their target",
-        "The setting links.find_by_target of the sidecar is off, so that no index has the targets of links.";
+    targets_not_found(): CONFLICT, "find-by-target-off", "Links cannot be found by their target",
+        "The setting links.find_by_target of the sidecar is off, so there is no index of targets.";
 
     /// 409: visits are where first clicks are not known when they are stored.
-    first_clicks_not_known(): CONFLICT, "first-clicks-not-known", "First clicks are not known",
-        "Visits are in ClickHouse (visits.clickhouse), where a visit is stored without the earlier ones of its link. Have \
-         each click delivered.";
+    first_clicks_not_known(): CONFLICT, "first-clicks-not-known", "First clicks are unknown",
+        "Visits are in ClickHouse (visits.clickhouse), which stores a visit without knowledge of \
+         earlier ones of its link. Set clicks to each.";
 
     /// 409: there are as many webhooks as there can be.
     too_many_webhooks(): CONFLICT, "too-many-webhooks", "There are too many webhooks", too_many();
@@ -181,8 +181,8 @@ problems! {
 
     /// 409: the link has a conversion with this id and another value.
     other_conversion(): CONFLICT, "other-conversion", "The conversion was reported with another value",
-        "The link has a conversion with this conversionId and another value or currency, which stays.",
-        .at("/conversionId", "is that of another conversion of the link");
+        "The link has a conversion with this conversionId and another value or currency, which does not change.",
+        .at("/conversionId", "belongs to another conversion of the link");
 
     /// 409: the conversion is of a time whose visits were erased.
     erased_conversion(): CONFLICT, "erased", "The conversion is of an erased time",
@@ -191,8 +191,9 @@ problems! {
 
     /// 409: the position of a feed is one that the database has not reached.
     cursor_ahead(): CONFLICT, "cursor-ahead", "The database has not reached this cursor",
-        "The cursor is from a later state of the database, which was restored from a backup since. Visits behind the backup \
-         get new ids; start again with after=now, or with the cursor that you had at the time of the backup.";
+        "The cursor is from a later state of the database, which was restored from a backup \
+         since. Visits after the backup get new ids; start again with after=now, or with the \
+         cursor that you had at the time of the backup.";
 
     /// 410: the link that an earlier attempt created has been deleted.
     forgotten(): GONE, "forgotten", "The link does not exist any more",
@@ -213,7 +214,7 @@ problems! {
 
     /// 413: a batch exceeds the rate limit of its key at once. Waiting does not help.
     batch_too_large(most: u32): PAYLOAD_TOO_LARGE, "batch-too-large", "The batch is too large",
-        format!("The rate limit of this API key allows {most} rows at once at most.");
+        format!("The rate limit of this API key allows at most {most} rows at once.");
 
     /// 415.
     not_json(): UNSUPPORTED_MEDIA_TYPE, "not-json", "The body is not JSON",
@@ -221,7 +222,7 @@ problems! {
 
     /// 415: a batch is sent in another form.
     not_rows():
-        UNSUPPORTED_MEDIA_TYPE, "not-rows", "The body is in no form that rows can be read from",
+        UNSUPPORTED_MEDIA_TYPE, "not-rows", "The format of the body is not supported",
         "Send application/json (an array), application/x-ndjson or text/csv.";
 
     /// 415: a body declares an encoding that is not supported.
@@ -239,7 +240,7 @@ problems! {
 
     /// 422: the body is JSON but invalid.
     validation(errors: Vec<FieldError>): UNPROCESSABLE_ENTITY, "validation", "The request is not valid",
-        "The list of errors says what is wrong with which part of the body.", .because_of(errors);
+        "The list errors describes each fault of the body.", .because_of(errors);
 
     /// 422: the idempotency key belongs to another request.
     other_request(): UNPROCESSABLE_ENTITY, "idempotency-key-reused",
@@ -248,16 +249,16 @@ problems! {
 
     /// 429: so much must pass until the next attempt.
     rate_limited(retry_after: Duration): TOO_MANY_REQUESTS, "rate-limited", "Too many requests",
-        "The rate limit of this API key is exceeded. The header Retry-After says how many seconds to wait.",
+        "The rate limit of this API key is exceeded. The header Retry-After has the number of seconds to wait.",
         .with(RETRY_AFTER, whole_seconds(retry_after));
 
     /// 500: an unexpected failure.
-    internal(): INTERNAL_SERVER_ERROR, "internal", "Something went wrong here",
-        "The log has more under this request's X-Request-Id.";
+    internal(): INTERNAL_SERVER_ERROR, "internal", "Internal error",
+        "The log of the sidecar has the error under this request's X-Request-Id.";
 
     /// 503: a temporary failure.
     unavailable(detail: &'static str):
-        SERVICE_UNAVAILABLE, "unavailable", "The service is not available for the moment", detail,
+        SERVICE_UNAVAILABLE, "unavailable", "The service is temporarily unavailable", detail,
         .with(RETRY_AFTER, RETRY_AFTER_SECONDS);
 }
 
@@ -297,8 +298,8 @@ impl Problem {
     /// 429: too many attempts to sign in.
     pub(super) fn too_many_sign_ins(error: ChargeError) -> Self {
         let mut problem = Self::from(error);
-        problem.0.detail = "Too many attempts to sign in. The header Retry-After says how many \
-                            seconds to wait."
+        problem.0.detail = "Too many attempts to sign in. The header Retry-After has the number \
+                            of seconds to wait."
             .into();
         problem
     }
@@ -359,7 +360,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         tracing::error!(error = &error as &dyn Error, "a request failed");
         Self::unavailable(
-            "The database does not answer. Whether the request had an effect is not known.",
+            "The database does not answer. It is unknown whether the request had an effect.",
         )
     }
 }
@@ -467,7 +468,7 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Rotated => Self::key_rotated(),
             KeyRefusal::OwnLinksOnly => Self::invalid(
                 "/policy/ownLinksOnly",
-                "can't be with the scopes admin, keys:admin and webhooks:admin",
+                "cannot be combined with the scopes admin, keys:admin and webhooks:admin",
             ),
             KeyRefusal::LastAdmin => Self::last_admin(),
         }
@@ -516,7 +517,7 @@ struct QuotaBody {
     of: QuotaOf,
     /// Number of links that can be created (`maxLinks`).
     limit: u64,
-    /// Number of links that were created, those included that have ended or were deleted.
+    /// Number of links that were created, including those that have ended or were deleted.
     used: u64,
 }
 

@@ -82,7 +82,7 @@ pub(super) async fn believe(
         let removed = OF_NGINX.map(|name| headers.remove(name));
         if removed.iter().any(Option::is_some) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "headers of nginx are ignored: a request has not the secret of http.proxy_secret_file; nginx must \
+                "headers of nginx are ignored: a request lacks the secret of http.proxy_secret_file; nginx must \
                  include this file (logged once)"
             );
         }

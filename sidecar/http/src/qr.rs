@@ -81,7 +81,7 @@ async fn draw(
 
 /// 503: nginx announces no active domain, so the link has no short URL.
 pub(super) fn no_domain() -> Problem {
-    Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
+    Problem::unavailable("No short domain is known: nginx announces none (X-Shortlink-Base).")
 }
 
 /// Draws a text in black on white, scalable to any size. `None` if it is too long.

@@ -31,7 +31,7 @@ parameters! {
          their end by default, and at most 800 days before it.", parameter::moment;
     pub(super) UNTIL: query "until", "Until",
         "End of the period, which is not part of it. Statistics round it down to a whole hour, and \
-         refuse an empty period. Default: now; statistics then include the present hour.",
+         refuse an empty period. Default: now; statistics then include the current hour.",
         parameter::moment;
     pub(super) CLASS: query "class", "Class", "Only visits of this class.", of::<words::VisitClass>;
     pub(super) OF_CODE: query "code", "OfCode", "Only visits of this link.", of::<words::Code>;
@@ -185,10 +185,10 @@ pub(super) fn only(parameters: &[Parameter]) -> Problem {
     Problem::query(match &names[..] {
         [first @ .., last] if !first.is_empty() => {
             let first = first.join(", ");
-            format!("There are only the parameters {first} and {last}.")
+            format!("The allowed parameters are {first} and {last}.")
         }
-        [] => "There are no query parameters.".to_owned(),
-        names => format!("There is only the parameter {}.", names.concat()),
+        [] => "No query parameters are allowed.".to_owned(),
+        names => format!("The only allowed parameter is {}.", names.concat()),
     })
 }
 

@@ -73,7 +73,7 @@ query! {
 
 operations! {
     get "/v1/reports/campaigns", "reportCampaigns", "Compares campaigns", of_campaigns {
-        .text("Over the whole time of each campaign, in the order of `id`.")
+        .text("Covers the whole life of each campaign, in the order of `id`.")
         .answers::<CampaignsBody>(200, "The campaigns.")
         .problems([Problem::not_found("There is no campaign with this id.")])
     }
@@ -96,7 +96,7 @@ pub(super) struct CampaignsBody {
     campaigns: Vec<CampaignBody>,
 }
 
-/// The figures of a campaign over its whole time.
+/// The figures of a campaign over its whole life.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CampaignReport")]
@@ -111,9 +111,9 @@ struct CampaignBody {
     issued: u64,
     /// Number of those with a human visit that is not erased.
     clicked: u64,
-    /// Clicked links by issued ones, 0 to 1; null without links.
+    /// Clicked links divided by issued ones, 0 to 1; null without links.
     click_rate: Option<f64>,
-    /// Time at which the first of the campaign's links was created, of those that are not deleted.
+    /// Time at which the first of the campaign's links that are not deleted was created.
     first_link_at: Option<Timestamp>,
     /// Start of the hour in which a link was clicked first.
     first_click_at: Option<Timestamp>,
@@ -122,7 +122,7 @@ struct CampaignBody {
     hours_to_half: Option<i64>,
     /// Messages by their last receipt.
     messages: MessageCounts,
-    /// Clicked links by delivered messages; null without these. Above 1 if receipts are missing.
+    /// Clicked links divided by delivered messages; null without these. Above 1 if receipts are missing.
     delivered_click_rate: Option<f64>,
     /// Messages by network, as receipts name it: those of the networks with the most messages.
     messages_by_network: Vec<NetworkBody>,
@@ -171,7 +171,7 @@ struct NetworkBody {
     /// Delivered messages whose links were clicked. With visits in ClickHouse, null if more than 200,000 links of the
     /// campaign were clicked.
     clicked: Option<u64>,
-    /// Clicked messages by delivered ones, 0 to 1; null without these, or without `clicked`.
+    /// Clicked messages divided by delivered ones, 0 to 1; null without these, or without `clicked`.
     click_rate: Option<f64>,
 }
 
@@ -326,7 +326,7 @@ async fn report(
 #[schemars(rename = "LinksReport")]
 pub(super) struct LinksBody {
     links: Vec<RecipientBody>,
-    /// False if there are more than 1,000,000 clicked links, of which only so many were compared.
+    /// False if there are more than 1,000,000 clicked links; only that many were compared.
     is_complete: bool,
 }
 

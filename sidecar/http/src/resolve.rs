@@ -63,8 +63,7 @@ pub(super) const PATHS: &str = "/resolve/{*path}";
 
 /// The operation of this file.
 pub(super) fn operation() -> Operation {
-    let text =
-        "For nginx' public server, when Redis has no answer. The internal server rejects it.";
+    let text = "nginx's public server sends this request when Redis has no answer. The internal server rejects it.";
     let get = ("get", routing::get as fn(_) -> _);
     let mut operation = Operation::new(
         get,

@@ -15,8 +15,8 @@ use super::operation::{Content, json_of, rows_of, text_of};
 
 parameters! {
     pub(super) RAW: query "raw", "Raw",
-        "Leave the cells of CSV as they are. Without it, an apostrophe goes before what a spreadsheet would \
-         take for a formula, since others choose some of the texts.",
+        "Leave the cells of CSV as they are. Otherwise an apostrophe precedes each cell that a \
+         spreadsheet would read as a formula, because others choose some of the texts.",
         |_| json!({ "type": "boolean" });
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/search`: links and campaigns by what a user remembers of them.
+//! `/v1/search`: links and campaigns by any text.
 
 use axum::Json;
 use axum::extract::State;
@@ -25,7 +25,7 @@ operations! {
     get "/v1/search", "search", "Finds links and campaigns by any text", search {
         .text(
             "Finds a link by its code, custom code, short URL, `externalId`, a tag, its target, or words of its target or \
-             note. The text can be the begin of a custom code, an `externalId`, a tag or a word; links have all words. The \
+             note. The text can be the beginning of a custom code, an `externalId`, a tag or a word; a link must have all words. The \
              answer has at most 10 links by each member and 10 campaigns: whole values first, then the latest. A campaign is \
              found by words of its name, `externalId`, target and note, and only by an API key with the scope \
              `campaigns:read`; links of a campaign are found by their own members. Of many links of one API key with the \

@@ -1,5 +1,5 @@
-//! Ends a connection whose client takes nothing of an answer. It would hold what makes the answer, such as a batch or a
-//! cursor, for as long as it likes.
+//! Ends a connection whose client reads nothing of an answer. Otherwise it would hold the source of the answer, such as
+//! a batch or a cursor, for any time.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

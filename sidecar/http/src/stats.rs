@@ -106,9 +106,8 @@ struct ValueBody {
 #[schemars(rename = "StatsVisitors")]
 struct VisitorsBody {
     begin: Timestamp,
-    /// For a campaign and for all links, null if the period contains only a part of the day: their
-    /// visitors are counted by whole days. The present day is whole if the period contains it up to
-    /// now.
+    /// For a campaign and for all links, null if the period contains only a part of the day: their visitors are counted
+    /// by whole days. The current day is whole if the period contains it up to now.
     visitors: Option<u64>,
 }
 
@@ -143,8 +142,8 @@ parameters! {
         "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
         of::<words::Interval>;
     TIMEZONE: query "timezone", "Timezone",
-        "Time zone of the days, by its name in the IANA database. Visits are counted by hours of UTC, so that a day \
-         begins with the hour of UTC that has its first moment.",
+        "Time zone of the days, by its name in the IANA database. Visits are counted by hours of \
+         UTC, so a day begins with the UTC hour that contains its first moment.",
         |_| json!({ "type": "string", "default": "UTC", "examples": ["Asia/Shanghai"] });
     pub(super) BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
         json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
@@ -186,7 +185,7 @@ operations! {
         .also(counts).takes(&[campaigns::ID])
     }
     get "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain", of_domains {
-        .text("Per minute, which makes a blocked domain visible. Minutes without visits are omitted.")
+        .text("Counts by minute make a blocked domain visible. Minutes without visits are omitted.")
         .answers::<DomainsBody>(200, "The counts.")
     }
 }

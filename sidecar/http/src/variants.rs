@@ -27,12 +27,12 @@ use super::problem::Problem;
 operations! {
     get "/v1/links/{code}/variants", "getLinkVariants", "Compares the variants of a link", results_of_link {
         .takes(&[CODE])
-        .text("A rate is that of conversions by clicks, which are human visits.")
+        .text("A rate is the number of conversions divided by that of clicks, which are human visits.")
         .answers::<VariantsBody>(200, "The variants.")
     }
     get "/v1/campaigns/{id}/variants", "getCampaignVariants", "Compares the variants of a campaign", results_of_campaign {
         .takes(&[campaigns::ID])
-        .text("A rate is that of links with conversions by clicked links. Links that were deleted are not counted.")
+        .text("A rate is the number of links with conversions divided by that of clicked links. Deleted links are not counted.")
         .answers::<VariantsBody>(200, "The variants.")
     }
     post "/v1/links/{code}/winner", "endLinkTest", "Ends an A/B test of a link", of_link {
@@ -47,8 +47,9 @@ operations! {
 fn ends(operation: Operation) -> Operation {
     operation
         .text(
-            "The target of the variant becomes `longUrl`, and the rules that are shares of all visitors are removed, with one \
-             change. Idempotent: without such rules, the answer is the same as that of the end.",
+            "In one change, the target of the variant becomes `longUrl`, and the rules that are \
+             shares of all visitors are removed. Idempotent: if there are no such rules any more, \
+             the answer is the same.",
         )
         .takes_json::<Winner, 1>([("variant", json!({ "variant": "b" }))])
 }
@@ -100,7 +101,7 @@ async fn of_campaign(
 struct VariantsBody {
     /// The variants with human visits, by name.
     variants: Vec<VariantBody>,
-    /// Variant with the greatest rate; null without two rates, or if two are equal.
+    /// Variant with the highest rate; null without two rates, or if two are equal.
     leader: Option<String>,
     /// True if the interval of the leader is above that of the variant with the next rate, so that chance hardly explains its
     /// lead.
@@ -124,15 +125,15 @@ struct VariantBody {
     share: f64,
     /// Number of clicked links.
     clicked: u64,
-    /// Number of those with conversions.
+    /// Number of these with conversions.
     converted: u64,
     /// Number of conversions that count for the variant.
     conversions: u64,
-    /// Those with a value, by currency.
+    /// Conversions with a value, by currency.
     values: Vec<ValueBody>,
-    /// Conversions by clicks; of a campaign, converted links by clicked ones: 0 to 1.
+    /// Conversions divided by clicks; for a campaign, converted links divided by clicked ones: 0 to 1.
     conversion_rate: f64,
-    /// Bounds of the rate with a confidence of 95% (score interval by Wilson).
+    /// Bounds of the rate with a confidence of 95% (Wilson score interval).
     interval: IntervalBody,
 }
 

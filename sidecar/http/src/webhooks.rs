@@ -55,7 +55,7 @@ operations! {
     }
     post "/v1/webhooks", "createWebhook", "Creates a webhook", create {
         .text(
-            "Its events begin when this is answered. Messages are those of the Standard Webhooks specification: signed \
+            "Its events begin with this answer. Messages are those of the Standard Webhooks specification: signed \
              with the secret, and sent at least once.",
         )
         .takes_json::<NewWebhook, 1>([("clicks", json!({
@@ -74,12 +74,12 @@ operations! {
     }
     patch "/v1/webhooks/{id}", "changeWebhook", "Changes a webhook", change {
         .also(changes)
-        .text("Messages that are under way end with the settings before.")
+        .text("Messages that are under way keep the previous settings.")
         .takes_json::<WebhookPatch, 1>([("batches", json!({ "maxBatch": 1000 }))])
         .problems([Problem::first_clicks_not_known()])
     }
     delete "/v1/webhooks/{id}", "deleteWebhook", "Deletes a webhook", delete {
-        .text("Events that wait are not delivered any more.")
+        .text("Events that wait are no longer delivered.")
         .answers::<WebhookBody>(200, "The webhook as it was.")
     }
     post "/v1/webhooks/{id}/pause", "pauseWebhook", "Pauses a webhook", pause {
@@ -96,8 +96,8 @@ operations! {
     post "/v1/webhooks/{id}/replay", "replayWebhook", "Delivers events of a webhook again", replay {
         .also(changes)
         .text(
-            "Delivers all events since a time that are still stored, under the ids that they had. The time is that of \
-             storing, by the clock of the service.",
+            "Delivers all events again that were stored since a time and still are, with their \
+             original ids. The time of storing is that of the service's clock.",
         )
         .takes_json::<Replay, 1>([("since", json!({ "since": "2030-12-31T23:59:59Z" }))])
     }
@@ -108,7 +108,7 @@ operations! {
     get "/v1/webhooks/{id}/attempts", "listWebhookAttempts",
         "Lists the latest attempts to deliver messages of a webhook, the latest first", attempts {
         .text(
-            "The last 1000. Of more than 100 in a quarter of a second, those that were delivered are not listed.",
+            "Lists the last 1000. If there are more than 100 in a quarter of a second, those that were delivered are omitted.",
         )
         .answers::<AttemptsBody>(200, "A page of attempts.")
     }
@@ -425,5 +425,5 @@ async fn attempts(
 
 /// 409: the service has as many webhooks as it can have.
 pub(super) fn too_many() -> String {
-    format!("There are {MAX_WEBHOOKS} webhooks already, which is the most.")
+    format!("There are {MAX_WEBHOOKS} webhooks already, the maximum. Delete one first.")
 }

@@ -43,7 +43,7 @@ pub(super) struct LinkBody {
     updated_at: Timestamp,
     /// Id of the API key or person that created the link.
     created_by: String,
-    /// Present name of that API key or person; only in answers that show one link.
+    /// Current name of that API key or person; only in answers that show one link.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     created_by_name: Option<String>,
@@ -90,8 +90,7 @@ struct VisitsBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkMembers")]
 struct MembersBody {
-    /// Target of the link. Absent from the history of a link of a campaign, whose target has changed with the
-    /// campaign.
+    /// Target of the link. Absent from the history of a link of a campaign, whose target has changed with the campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::Url")]
     long_url: Option<String>,
@@ -280,7 +279,7 @@ pub(super) struct PastChangeBody {
     changed_at: Timestamp,
     /// Id of the API key or person that changed the link.
     changed_by: String,
-    /// Present name of that API key or person.
+    /// Current name of that API key or person.
     changed_by_name: Option<String>,
     /// The link before the change.
     before: BeforeBody,

@@ -1,8 +1,8 @@
-//! Looks after the records of many links: fills, compares, lists and removes.
+//! Writes, compares, lists and removes the records of many links.
 //!
-//! Connections of its own carry what it asks, so that a link that is published meanwhile does not
-//! wait behind thousands of others. Commands are packed and replies read by [`super::wire`]; those for a cluster are
-//! sorted by master, and all masters are asked at once.
+//! It has connections of its own, so that a link that is published meanwhile does not wait behind thousands of others.
+//! Commands are packed and replies read by [`super::wire`]; those for a cluster are sorted by master, and all masters
+//! are asked at once.
 
 use std::collections::HashMap;
 use std::error::Error;

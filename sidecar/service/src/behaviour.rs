@@ -1,4 +1,4 @@
-//! The second judgement of visits, by what their clients did.
+//! The second judgement of visits, by the behaviour of their clients.
 //!
 //! The transaction that stores visits notes them as a stretch. Once a stretch is as old as the
 //! delay, its visits are read together with those of the stretches around it, judged, and

@@ -57,9 +57,9 @@ pub struct Codespace {
 /// The use of the numbers that `permuted` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Numbers that there are.
+    /// All numbers.
     pub all: u64,
-    /// Numbers that codes were drawn with.
+    /// Numbers that codes were drawn from.
     pub used: u64,
     /// Numbers that processes have leased and not used.
     pub leased: u64,
@@ -115,7 +115,7 @@ pub struct LengthUsage {
     pub leased: u64,
 }
 
-/// Facts that a code contains by itself.
+/// Facts that a code itself contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// The result of the rules for codes.
@@ -181,7 +181,7 @@ impl Codespace {
 }
 
 impl Codespace {
-    /// Reads what a code says by itself, whether it has a link or not.
+    /// Reads the facts that a code itself contains, whether it has a link or not.
     pub fn decode(&self, code: &Code) -> Decoded {
         let Self { rules, .. } = self;
         Decoded {

@@ -128,12 +128,12 @@ impl Domains {
                 Ok(true) => {}
                 Ok(false) => tracing::warn!(
                     node = announcement.node,
-                    "what nginx says of domains was not kept: {MAX_NODES} others say theirs"
+                    "the domains of an nginx were not stored: {MAX_NODES} others announce theirs"
                 ),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "what nginx says of domains was not kept"
+                        "the domains of an nginx were not stored"
                     );
                     // The next request retries.
                     noted.lock().pop(&announcement.node);

@@ -46,13 +46,14 @@ pub struct OldResults {
 impl Job for OldResults {
     type Error = StoreError;
     const NAME: &'static str = "idempotency";
-    const FAILURE: &'static str = "old requests are not forgotten; trying again";
+    const FAILURE: &'static str =
+        "results of old idempotent requests can't be deleted; trying again";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let before = self.clock.now() - REPEATABLE_FOR;
         let chunks = self.store.forget_chunks(before).await?;
         if chunks > 0 {
-            tracing::debug!(chunks, "old requests were forgotten");
+            tracing::debug!(chunks, "results of old idempotent requests were deleted");
         }
         Ok(Next::Idle)
     }
@@ -69,8 +70,7 @@ pub struct MissingTargets {
 impl Job for MissingTargets {
     type Error = StoreError;
     const NAME: &'static str = "targets";
-    const FAILURE: &'static str =
-        "links are not prepared for being found by their targets; trying again";
+    const FAILURE: &'static str = "links can't be indexed by their targets; trying again";
     const LEASE: Option<Duration> = Some(Duration::from_secs(60));
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -93,7 +93,7 @@ pub struct MissingWords {
 impl Job for MissingWords {
     type Error = StoreError;
     const NAME: &'static str = "search";
-    const FAILURE: &'static str = "links are not prepared for the search; trying again";
+    const FAILURE: &'static str = "links can't be indexed for the search; trying again";
     const LEASE: Option<Duration> = Some(Duration::from_secs(60));
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -137,7 +137,7 @@ pub struct AbsentReaders {
 impl Job for AbsentReaders {
     type Error = WriteError;
     const NAME: &'static str = "readers";
-    const FAILURE: &'static str = "absent readers of visits are not forgotten; trying again";
+    const FAILURE: &'static str = "absent readers of visits can't be removed; trying again";
 
     async fn step(&mut self) -> Result<Next, WriteError> {
         self.queue.forget_readers(ABSENT).await?;

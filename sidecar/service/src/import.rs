@@ -145,7 +145,7 @@ impl Importer {
             // The links are published again.
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "links that were published are not noted as such"
+                "published links are not marked as published"
             );
         }
         done?;

@@ -337,7 +337,7 @@ impl<J: Job> Run<J> {
             && let Err(error) = self.end().await
         {
             let error = &error as &dyn Error;
-            tracing::warn!(error, job = J::NAME, "the last step of a job is done again");
+            tracing::warn!(error, job = J::NAME, "the last step of a job is repeated");
         }
         if let Some(lease) = &mut self.lease {
             lease.release().await;

@@ -144,7 +144,7 @@ impl Outbox {
             }
             Err(error) => {
                 let error = &error as &dyn Error;
-                tracing::debug!(error, ?what, "what was not published waits for Redis");
+                tracing::debug!(error, ?what, "unpublished changes wait for Redis");
                 self.parts.failed.notify_one();
                 false
             }

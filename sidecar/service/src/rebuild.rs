@@ -186,7 +186,7 @@ impl Job for RebuildJob {
         tracing::warn!(
             done = walk.note.done,
             from = earlier.done,
-            "Redis has lost what was written; going back"
+            "Redis has lost records that were written; writing them again"
         );
         self.progress.done = earlier.done;
         self.walk = Some(self.rebuild.walk_from(earlier, returns).await?);
@@ -335,7 +335,10 @@ async fn patiently<'a, T>(
     loop {
         match ask().await {
             Err(error) if Instant::now() < deadline => {
-                tracing::debug!(error = &error as &dyn Error, "Redis is tried again");
+                tracing::debug!(
+                    error = &error as &dyn Error,
+                    "a request to Redis is repeated"
+                );
                 tokio::time::sleep(PAUSE).await;
             }
             answer => return answer,
@@ -364,7 +367,7 @@ pub enum RebuildError {
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// Redis loses records as fast as they are written.
-    #[error("Redis keeps losing what was written: is it full, with eviction?")]
+    #[error("Redis repeatedly loses records that were written: is it full, with eviction?")]
     Losing,
 }
 

@@ -100,7 +100,7 @@ impl Reconcile {
         let lost = count(|drift| !drift.is_harmless() && !matches!(drift, Drift::Newer(_)));
         index.fill(&confirmed.records).await?;
         if lost > 0 {
-            tracing::info!(links = lost, "records in Redis were put right");
+            tracing::info!(links = lost, "records in Redis were corrected");
         }
         JOBS.add_items(Self::NAME, page.records.len() as u64);
         part.found.newer += newer as u64;
@@ -120,7 +120,7 @@ impl Reconcile {
         drifts.retain(|found| !matches!(found.drift, Drift::Newer(_)));
         let newer = (all - drifts.len()) as u64;
         if !drifts.is_empty() {
-            tracing::info!(campaigns = drifts.len(), "records in Redis were put right");
+            tracing::info!(campaigns = drifts.len(), "records in Redis were corrected");
             self.inspector.repair_campaigns(drifts).await?;
         }
         Ok(newer)

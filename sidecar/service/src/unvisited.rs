@@ -174,7 +174,7 @@ impl Unvisited {
         let today = Offset::UTC.to_timestamp(midnight).unwrap_or(now);
         let before = self.store.recorded_days(today, self.days).await?;
         let Some(before) = before else {
-            tracing::debug!(days = self.days, "visits were not recorded on so many days");
+            tracing::debug!(days = self.days, "too few days have recorded visits");
             return Ok(None);
         };
         Ok(Some(Walk {

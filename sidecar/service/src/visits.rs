@@ -188,7 +188,7 @@ impl VisitWriter {
             if begun.elapsed() < PATIENCE {
                 let held = held.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 if let Err(error) = self.queue.renew(&held).await {
-                    tracing::debug!(%error, "visits that are being stored can't be renewed");
+                    tracing::debug!(%error, "the claim on visits that are being stored can't be renewed");
                 }
             }
         }
@@ -240,7 +240,7 @@ impl VisitWriter {
                 .fetch_add(count, Ordering::Relaxed);
             tracing::warn!(
                 count,
-                "what the queue of visits held is no visit: see visit_quarantine"
+                "an entry of the visit queue is not a visit: see visit_quarantine"
             );
         }
         let mut visits = read.visits;

@@ -123,7 +123,7 @@ fn as_text(report: &Report, seconds: f64, repairs: bool) -> String {
     }
     if report.overdue > 0 {
         text.push_str(&format!(
-            "{} changes wait for Redis for longer than they should\n",
+            "{} changes have waited too long for Redis\n",
             thousands(u64::from(report.overdue))
         ));
     }

@@ -183,7 +183,7 @@ fn add(path: &Path) -> anyhow::Result<String> {
     };
     if file.keys.len() == CheckKeys::MOST {
         bail!(
-            "{path:?} has {} check keys, which is the most: remove one that no code in use has \
+            "{path:?} has {} check keys, the maximum: remove one that no code in use has \
              (shortlink check-keys list, remove)",
             CheckKeys::MOST
         );
@@ -329,7 +329,7 @@ mod tests {
         }
         let before = fs::read(&path).expect("a file");
         let error = add(&path).expect_err("a fifth key").to_string();
-        assert!(error.contains("which is the most"), "{error}");
+        assert!(error.contains("the maximum"), "{error}");
         assert_eq!(fs::read(&path).expect("a file"), before);
         fs::write(&path, "00\n").expect("a file");
         let error = add(&path).expect_err("no key").to_string();

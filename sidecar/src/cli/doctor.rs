@@ -149,7 +149,7 @@ pub(super) async fn run(
         Ok(config) => Some(config),
         Err(error) => {
             let reason = format!("{error:#}");
-            let advice = "put it right; `shortlink serve` would not start";
+            let advice = "correct it; `shortlink serve` would not start";
             findings.push(Finding::fail("configuration", reason, advice));
             None
         }
@@ -195,7 +195,7 @@ pub(super) async fn run(
 async fn domains_of(config: &Config, file: PathBuf) -> Finding {
     let shown = file.display().to_string();
     match domains::examine(config, &CheckArguments::of(file)).await {
-        Err(error) => Finding::fail("domains", format!("{error:#}"), "put the line right"),
+        Err(error) => Finding::fail("domains", format!("{error:#}"), "correct the line"),
         Ok(examined) if examined.concerns.is_empty() => {
             Finding::ok("domains", format!("{} in {shown}", examined.domains))
         }
@@ -211,7 +211,7 @@ async fn domains_of(config: &Config, file: PathBuf) -> Finding {
 fn clock(check: &'static str, whose: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
     let apart = theirs.duration_since(ours).abs();
     let found = format!("{whose} differs by {:.1} s from here", apart.as_secs_f64());
-    let advice = "have both machines set their clocks by NTP: links begin and end by them";
+    let advice = "synchronise both machines by NTP: the validity of links depends on these clocks";
     let (harmless, visible) = CLOCKS;
     Finding::new(
         check,
@@ -246,7 +246,7 @@ fn as_text(findings: &[Finding]) -> String {
     let count = |verdict| findings.iter().filter(|it| it.verdict == verdict).count();
     let (failed, warned) = (count(Verdict::Fail), count(Verdict::Warn));
     text.push_str(&format!(
-        "{} checks: {failed} failed, {warned} to look at\n",
+        "{} checks: {failed} failed, {warned} with a warning\n",
         findings.len()
     ));
     text
@@ -303,7 +303,7 @@ mod tests {
         ];
         let text = "ok    a          fine\nwarn  long-name  so so\n                 -> do it\n                    \
                     docs/src/operations/doctor.md#long-name\nfail  b          bad\n                 -> hurry\n                    \
-                    docs/src/operations/doctor.md#b\n3 checks: 1 failed, 1 to look at\n";
+                    docs/src/operations/doctor.md#b\n3 checks: 1 failed, 1 with a warning\n";
         assert_eq!(as_text(&findings), text);
         let told: serde_json::Value = serde_json::from_str(&as_json(&findings)).expect("JSON");
         assert_eq!(told["checks"][2]["state"], "fail");

@@ -40,9 +40,9 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 pub(super) enum DomainsCommand {
     /// Check the file with the short domains before nginx reads it.
     ///
-    /// Shows the short domains as nginx will see them, certificates that are missing or expire soon,
-    /// files in `pages` beside the file that open links in apps, and the visits of each short domain in
-    /// the last hour. Changes nothing.
+    /// Shows the short domains as nginx will see them, certificates that are missing or expire soon, the files in
+    /// `pages` beside it that open links in apps, and the visits of each short domain in the last hour. Changes
+    /// nothing.
     ///
     /// Exit codes: 0 no warnings, 1 the file is invalid or cannot be read, 2 warnings.
     Check(CheckArguments),
@@ -153,7 +153,7 @@ pub(super) async fn examine(
     let domains = table::read(file, &text, &directory).map_err(|refused| anyhow!(refused))?;
     let (visits, unknown) = match visits_of_last_hour(config, now).await {
         Ok(visits) => (Some(visits), None),
-        Err(error) => (None, Some(format!("visits are not known: {error:#}"))),
+        Err(error) => (None, Some(format!("visits are unknown: {error:#}"))),
     };
     // public.conf has them beside the table.
     let pages = file.with_file_name("pages");
@@ -292,9 +292,9 @@ fn joined(remarks: impl IntoIterator<Item = Option<String>>) -> String {
 fn state_remarks(domain: &Domain) -> String {
     let base = domain.base();
     let unknown = domain.unknown_target();
-    let unknown = unknown.map(|target| format!("unknown codes lead to {target}"));
+    let unknown = unknown.map(|target| format!("unknown codes redirect to {target}"));
     let home = domain.home_target();
-    let home = home.map(|target| format!("/ leads to {target}"));
+    let home = home.map(|target| format!("/ redirects to {target}"));
     match (domain.state(), domain.retirement()) {
         (DomainState::Active, _) => {
             let weight = (base.weight != 1).then(|| format!("weight {}", base.weight));
@@ -306,7 +306,9 @@ fn state_remarks(domain: &Domain) -> String {
         }
         (DomainState::Serving, _) => joined([unknown, home]),
         (DomainState::Retired, None) => "410".to_owned(),
-        (DomainState::Retired, Some(Retirement::Target(target))) => format!("leads to {target}"),
+        (DomainState::Retired, Some(Retirement::Target(target))) => {
+            format!("redirects to {target}")
+        }
         (DomainState::Retired, Some(Retirement::Page(page))) => format!("410 with {page}"),
     }
 }

@@ -76,7 +76,7 @@ pub(super) struct CreateArguments {
     /// batch counts as one request. Default: no limit.
     #[arg(long, value_name = "REQUESTS", value_parser = units())]
     rate_limit: Option<u32>,
-    /// Number of requests that can be made at once: 1 to 1000000. Default: the rate limit.
+    /// Number of requests that can be sent at once: 1 to 1000000. Default: the rate limit.
     #[arg(long, value_name = "REQUESTS", requires = "rate_limit", value_parser = units())]
     burst: Option<u32>,
     /// Strategy that codes can be issued with: permuted, pool, sequence or hash. Can be repeated.
@@ -96,15 +96,15 @@ pub(super) struct CreateArguments {
     /// Forbid custom codes. Default: links can have custom codes.
     #[arg(long)]
     no_custom_codes: bool,
-    /// Minimum number of characters of custom codes: 1 to 16.
+    /// Minimum number of characters of custom codes: 1 to 64.
     #[arg(long, value_name = "LENGTH")]
     min_custom_length: Option<u8>,
-    /// Number of links that can be created with the API key, and with those that it is rotated to. Links that have
-    /// ended or were deleted count. Default: any number.
+    /// Number of links that can be created with the API key, and with its successors. Links that have ended or were
+    /// deleted count too. Default: any number.
     #[arg(long, value_name = "LINKS")]
     max_links: Option<NonZeroU64>,
-    /// Let the API key reach only links and campaigns that were created with it, or with those that it is rotated to.
-    /// Not with the scopes admin, keys:admin and webhooks:admin.
+    /// Let the API key reach only links and campaigns that were created with it, or with its successors. Not with the
+    /// scopes admin, keys:admin and webhooks:admin.
     #[arg(long)]
     own_links_only: bool,
 }

@@ -24,7 +24,7 @@ pub(super) enum PeopleCommand {
         #[arg(long)]
         json: bool,
     },
-    /// End all sessions of a person, or of all people, who may sign in again.
+    /// End all sessions of a person, or of all people. They may sign in again.
     ///
     /// Running sidecars reject the sessions at once.
     EndSessions {
@@ -42,7 +42,7 @@ pub(super) enum PeopleCommand {
         /// Id of the person, as shown by `people list`.
         id: String,
     },
-    /// End the block of a person, who may sign in again.
+    /// Unblock a person, who may sign in again.
     Unblock {
         /// Id of the person, as shown by `people list`.
         id: String,

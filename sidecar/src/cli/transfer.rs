@@ -59,7 +59,7 @@ A row is refused if the other service did not redirect its link for all visitors
 disabled, disabledAt, deleted, deletedAt, password, hasPassword or passwordProtected is set, or active
 or enabled is false. `--map password=` ignores such a column.
 
-The import never changes existing links. A row whose link exists with the same target is no error, so
+The import never changes existing links. A row whose link exists with the same target is not an error, so
 an interrupted import can be repeated. The service can be running; the import leaves it time to write.
 Expired links are imported and answer 410.
 
@@ -73,15 +73,14 @@ pub(super) struct ImportCommand {
     /// with or without .gz).
     #[arg(long)]
     format: Option<Format>,
-    /// Columns by the names they have in the files: code=keyword,url=dest. `created=` ignores a
-    /// column.
+    /// Names of columns in the files: code=keyword,url=dest. `created=` ignores a column.
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',')]
     map: Vec<Assignment>,
     /// Names of the columns, for files without a header line: keyword,url,title.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     header: Option<Vec<String>>,
-    /// Encoding of the files: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark
-    /// decides before it. Default: utf-8.
+    /// Encoding of the files: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark takes precedence.
+    /// Default: utf-8.
     #[arg(long, value_name = "NAME", value_parser = charset)]
     encoding: Option<Charset>,
     /// Separator of columns: one ASCII character, or \t for a tab. Default: a tab in TSV; in CSV the
@@ -111,7 +110,7 @@ pub(super) struct ImportCommand {
     /// Short domain that targets must not be on, to prevent redirect loops. Can be repeated.
     #[arg(long = "own-domain", value_name = "NAME")]
     own_domains: Vec<String>,
-    /// Leave no time for other writers, for a database that no service is using.
+    /// Leave no time for other writers. Only for a database that no service is using.
     #[arg(long)]
     full_speed: bool,
 }

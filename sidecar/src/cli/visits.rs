@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) enum VisitsCommand {
     /// Export stored visits to files for a data warehouse, by day.
     ///
-    /// Writes the visits that no earlier run has written into the same place, in the order in which
-    /// they were stored, and notes its progress there. The service can be running. The next run
-    /// resumes an interrupted one and replaces its incomplete files, so that each visit is in one file.
+    /// Writes the visits that no earlier run has written to the same place, in the order in which they were stored, and
+    /// notes its progress there. The service can be running. The next run resumes an interrupted one and replaces its
+    /// incomplete files, so that each visit is in one file.
     ///
     /// Credentials and settings of S3 are the usual variables of the environment: AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for a storage other than Amazon's.
@@ -65,7 +65,8 @@ pub(super) struct ExportArguments {
     /// Destination: a directory, which is created if it is missing, or s3://BUCKET/PREFIX.
     #[arg(long, value_name = "PLACE")]
     out: String,
-    /// Most visits of a part, of which those of a day become a file: 1 to 10000000. Larger parts need more memory.
+    /// Maximum number of visits of a part: 1 to 10000000. The visits of a part become one file per day. Larger parts
+    /// need more memory.
     #[arg(long, value_name = "VISITS", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(i64).range(1..=10_000_000))]
     part: i64,
@@ -159,7 +160,7 @@ enum ExportError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Warehouse(#[from] WarehouseError),
-    #[error("{0} has visits of another database; give a place of its own to each database")]
+    #[error("{0} has visits of another database; use a separate place for each database")]
     OtherDatabase(String),
     #[error(
         "{0} has visits up to number {1}, and the database only up to {2}: it was restored from a backup; export into \

@@ -10,8 +10,8 @@ const PAGE: &str = "docs/src/reference/configuration.md";
 const INTRODUCTION: &str = "\
 # Configuration
 
-All settings of the sidecar, for operators. The settings of nginx are its [directives](directives.md). This page is
-generated from the comments of `sidecar/config.default.toml`, which begin so:
+This page lists all settings of the sidecar, for operators. The settings of nginx are its [directives](directives.md).
+The page is generated from the comments of `sidecar/config.default.toml`, which begin as follows.
 ";
 
 #[test]

@@ -278,7 +278,7 @@ struct ReplacedPlaces(Arc<Geo>);
 impl Job for ReplacedPlaces {
     type Error = StoreError;
     const NAME: &'static str = "geo";
-    const FAILURE: &'static str = "looking for new databases of places has failed";
+    const FAILURE: &'static str = "the check for new databases of places has failed";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let geo = Arc::clone(&self.0);

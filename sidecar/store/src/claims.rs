@@ -1,4 +1,4 @@
-//! Claims of tasks that one process at a time may do, and notes of their progress.
+//! Claims of tasks that only one process at a time may do, and notes of their progress.
 
 use shortlink_core::ports::StoreError;
 

@@ -1,4 +1,4 @@
-//! Deleting dead links, and giving their codes free.
+//! Deletes dead links, and frees their codes.
 //!
 //! A code stays taken until Redis knows nothing of the link any more: a new link of the code would
 //! begin with revision 1 and never replace a record that a deleted one has left behind. Until then, the link's click ids

@@ -1,9 +1,9 @@
 //! The search for links and campaigns.
 //!
-//! Whole values, and the begins of external ids, tags and custom codes, are found by the indexes that have them anyway.
-//! `search_words` has the words of targets and notes, stored in the transaction that stores the link, for those links that
-//! [`Admission`] chooses: most links of a mailing have none, so that they cost nothing. It has the words of every campaign.
-//! A walk adds those of links and campaigns that are older than the table.
+//! Whole values, and the beginnings of external ids, tags and custom codes, are found by existing indexes.
+//! `search_words` has the words of targets and notes, stored in the transaction that stores the link, for those links
+//! that [`Admission`] chooses: most links of a mailing have none, so that they cost nothing. It has the words of every
+//! campaign. A walk adds those of links and campaigns that are older than the table.
 //!
 //! Each question reads a bounded number of rows of an index, whatever the number of links.
 

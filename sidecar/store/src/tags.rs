@@ -1,4 +1,4 @@
-//! Tags, which links are found by.
+//! Tags, by which links are found.
 
 use shortlink_core::link::Link;
 

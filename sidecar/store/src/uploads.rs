@@ -1,4 +1,4 @@
-//! Uploads, which links are found by.
+//! Uploads, by which links are found.
 //!
 //! An upload has as many links as a file has rows, so none has an entry of its own: noted are the moments at which an
 //! upload has created links, one for each part that was stored together, and the index by age has the links of a moment.

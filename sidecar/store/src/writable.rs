@@ -1,7 +1,7 @@
 //! The check that the database takes changes.
 //!
-//! Reading says nothing of a full disk, of a lock that another process holds, or of a server that has become a replica.
-//! So now and then a note is written. However many requests ask, one attempt answers for some seconds.
+//! Reading does not reveal a full disk, a lock that another process holds, or a server that has become a replica. So a
+//! note is written now and then. One attempt serves all requests of some seconds.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The columns of a file: the members that the API returns of a visit, and what a warehouse joins it by.
+//! The columns of a file: the members of a visit in the API, and those by which a warehouse joins it.
 
 use std::sync::Arc;
 

@@ -477,7 +477,7 @@ fn nginx_refuses_a_redis_that_can_not_be() {
         "cluster 127.0.0.1:1; replica 127.0.0.1:2;",
         &["\"replica\" does not go"],
     );
-    refused("cluster 127.0.0.1:1; database 1;", &["no other than 0"]);
+    refused("cluster 127.0.0.1:1; database 1;", &["only database 0"]);
     refused("server 127.0.0.1:99999;", &["invalid port"]);
     refused(
         "server unknown.invalid;",

@@ -157,7 +157,7 @@ fn the_table_is_checked_before_it_is_live() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("https://a.example:8443, weight 2"), "{said}");
     assert!(
-        said.contains("unknown codes lead to https://a.b/"),
+        said.contains("unknown codes redirect to https://a.b/"),
         "{said}"
     );
 

@@ -448,7 +448,7 @@ fn phones_find_the_apps_of_a_domain() {
     assert_eq!(found["domains"][1]["apps"], serde_json::json!(["Android"]));
     let concerns = found["concerns"].to_string();
     assert!(
-        concerns.contains("assetlinks.json is no list of statements"),
+        concerns.contains("assetlinks.json is not a list of statements"),
         "{concerns}"
     );
 }

@@ -137,7 +137,7 @@ fn the_target_is_checked_and_a_reload_changes_it() {
         ("unknown=https:///a", "unknown=<URL>"),
         (
             "unknown=https://a.example/ unknown=https://b.example/",
-            "is too much",
+            "is one parameter too many",
         ),
     ] {
         let table = format!("localhost active scheme=http port=8080 {parameters};");

@@ -1,4 +1,4 @@
-//! Evidence: the properties of a request, beside its texts, that show who made it.
+//! Evidence: properties of a request, beside its texts, that help to classify its client.
 //!
 //! One number of bit-fields, the lowest bits first. In each field, 0 is what an edge without
 //! evidence reports: unknown.

@@ -63,8 +63,8 @@ pub enum CampaignsCommand {
         #[command(flatten)]
         file: FileOptions,
     },
-    /// Export the recipients of a campaign with their clicks, as CSV or NDJSON: the external id and the
-    /// code of each link, the times of its first and its last human visit, and the number of these.
+    /// Export the recipients of a campaign with their clicks, as CSV or NDJSON: the external id and code of each link,
+    /// the times of its first and last human visit, and the number of its human visits.
     Recipients {
         #[command(flatten)]
         campaign: OneCampaign,
@@ -168,7 +168,7 @@ impl CampaignsCommand {
                     let id = &campaign.id;
                     confirm(&format!(
                         "Campaign {id}, {name:?}, redirects to {target}. All links of a revoked \
-                         campaign answer 410, for good."
+                         campaign answer 410 permanently."
                     ))?;
                 }
                 send(Method::DELETE, &campaign.path(""), None).await

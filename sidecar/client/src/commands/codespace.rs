@@ -25,8 +25,8 @@ const TABLE: Table<10> = [
 /// Commands for codes.
 #[derive(Debug, Subcommand)]
 pub enum CodesCommand {
-    /// Show what a code says by itself: whether its check character is right, and the number that it
-    /// contains if the strategy sequence made it.
+    /// Show what a code itself reveals: whether its check character is right, and the number that it contains if the
+    /// strategy sequence issued it.
     Decode {
         /// The code, or a short URL.
         code: CodeText,

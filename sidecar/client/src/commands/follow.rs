@@ -26,11 +26,11 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Options of `shortlink visits follow`.
 #[derive(Debug, Args)]
 pub struct FollowArguments {
-    /// Position to begin behind: `now`, `start` for all visits that are stored, or a cursor of the API.
+    /// Position after which to begin: `now`, `start` for all visits that are stored, or a cursor of the API.
     #[arg(long, value_name = "CURSOR", default_value = "now")]
     after: String,
-    /// File that has the position. The command begins there if the file exists, and writes it after the
-    /// visits before it were printed: after a crash, those of the last page are printed again.
+    /// File with the position. If it exists, the command begins there. It writes the file after it has printed a page
+    /// of visits, so after a crash it prints the last page again.
     #[arg(long, value_name = "FILE")]
     cursor_file: Option<PathBuf>,
     /// Only visits of this class: human, preview, scanner, bot, unknown or refused.

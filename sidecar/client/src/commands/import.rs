@@ -151,7 +151,7 @@ input file or client settings."
                 delivered), shortCode, or externalId and campaignId, and optionally network and at. The first line of a CSV \
                 file names them. Each line of an NDJSON file is one object.
 
-A status replaces the one of an earlier time, so that a command can be repeated, and files can be sent in any order.
+A status replaces one of an earlier time, so a command can be repeated, and files can be sent in any order.
 
 Exit codes: 0 every receipt has its link, 1 rows failed or the import was interrupted, 2 invalid command line, input \
                 file or client settings."
@@ -184,8 +184,8 @@ pub struct ImportArguments {
     /// Separator of the values of a CSV file. Default: the most frequent one in the first line.
     #[arg(long, value_name = "NAME", value_parser = delimiter())]
     delimiter: Option<u8>,
-    /// Encoding of the file: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark
-    /// decides before it. Default: utf-8.
+    /// Encoding of the file: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark takes precedence.
+    /// Default: utf-8.
     #[arg(long, value_name = "NAME", value_parser = charset)]
     encoding: Option<Charset>,
     /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Default: derived from the
@@ -215,7 +215,7 @@ pub(super) fn checked_key(text: &str) -> Result<String, String> {
         (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     is_fine
         .then(|| text.to_owned())
-        .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible characters of ASCII"))
+        .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible ASCII characters"))
 }
 
 /// Sends the file, and reports the outcomes of its rows.

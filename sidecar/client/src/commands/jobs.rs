@@ -80,10 +80,10 @@ pub struct ChangeArguments {
 pub struct NewJob {
     #[command(flatten)]
     selection: Selected,
-    /// Only find out what would happen.
+    /// Report what would happen, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Return as soon as the service has the job.
+    /// Return as soon as the service has accepted the job.
     #[arg(long)]
     no_wait: bool,
     /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Repeated commands with the
@@ -135,7 +135,7 @@ impl JobsCommand {
         match self {
             Self::Revoke { new, yes } => {
                 if !yes && !new.dry_run {
-                    confirm("Revoked links answer 410, for good.")?;
+                    confirm("Revoked links answer 410 permanently.")?;
                 }
                 return create(session, &new, "revoke", None).await;
             }

@@ -106,8 +106,8 @@ pub struct CreateArguments {
     /// `codes.body_length` to `codes.longest_body_length` of the sidecar.
     #[arg(long, value_name = "LENGTH", value_parser = code_length)]
     code_length: Option<Value>,
-    /// Return the link of an identical earlier request if it is live and unchanged. With a time such as 1h, only if
-    /// the last identical request, with the same time, was not longer ago. Not with --slug or --idempotency-key.
+    /// Return the link of an identical earlier request if it is live and unchanged. With a time such as 1h, only if the
+    /// last identical request with the same time is not older than that. Not with --slug or --idempotency-key.
     #[arg(
         long,
         value_name = "TIME",
@@ -187,7 +187,7 @@ impl LinksCommand {
                     let found = parse(&session.client.get(&link.code.path("")).await?)?;
                     let (code, target) = (member(&found, "/shortCode"), member(&found, "/longUrl"));
                     confirm(&format!(
-                        "{code} redirects to {target}. A revoked link answers 410, for good."
+                        "{code} redirects to {target}. A revoked link answers 410 permanently."
                     ))?;
                 }
                 act(session, &link, Method::DELETE, "", None).await?;

@@ -183,7 +183,7 @@ fn option(member: &Member) -> Arg {
             (option, "TIME", " True without a value.")
         }
         Shape::Json => {
-            let note = " JSON, or the name of a file with it.";
+            let note = " JSON, or the name of a file with JSON.";
             (option.value_parser(json_or_file), "JSON", note)
         }
         Shape::List => (

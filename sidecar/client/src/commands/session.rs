@@ -26,7 +26,7 @@ impl Session {
     /// Refuses `--quiet` beside `--json`.
     pub(super) fn either(&self, is_quiet: bool) -> Result<(), Failure> {
         if is_quiet && self.json {
-            let problem = "--quiet and --json exclude each other: choose one";
+            let problem = "--quiet and --json cannot be combined: choose one";
             return Err(Failure::Usage(problem.to_owned()));
         }
         Ok(())

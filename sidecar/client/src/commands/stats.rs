@@ -31,7 +31,7 @@ pub enum StatsCommand {
         #[command(flatten)]
         range: Range,
     },
-    /// Show how many links of a campaign were clicked, and in which hours for the first time.
+    /// Show how many links of a campaign were clicked, and the hours of their first clicks.
     Clicks {
         /// Id of the campaign.
         #[arg(value_parser = campaign_id)]
@@ -50,7 +50,7 @@ pub enum StatsCommand {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u32>,
     },
-    /// Show the links with the most clicks: of a campaign, or of all links without one.
+    /// Show the links with the most clicks, of a campaign or of all links without a campaign.
     Top {
         /// Id of the campaign.
         #[arg(long, value_name = "ID", value_parser = campaign_id)]
@@ -75,8 +75,7 @@ pub enum StatsCommand {
     },
     /// Show the recent visits of each short domain, and the last minute that has visits.
     ///
-    /// A short domain that is blocked has no visits after some minute. With --json, the output has
-    /// the visits of each minute.
+    /// The visits of a blocked short domain end at some minute. With --json, the output has the visits of each minute.
     Domains {
         /// Length of the period up to now, in minutes: 1 to 1440.
         #[arg(long, value_name = "MINUTES", default_value_t = 60)]
@@ -98,8 +97,7 @@ pub struct Range {
     /// hour. The period is at most 800 days long. Default: seven days before the end.
     #[arg(long, value_name = "TIME")]
     since: Option<When>,
-    /// End of the period: a time or a day, rounded down to a whole hour. Default: now, including
-    /// the present hour.
+    /// End of the period: a time or a day, rounded down to a whole hour. Default: now, including the current hour.
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
     /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else

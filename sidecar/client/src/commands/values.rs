@@ -103,7 +103,7 @@ pub(super) fn json_or_file(text: &str) -> Result<Value, String> {
     let read = match text.trim_start().starts_with(['[', '{']) {
         true => text.to_owned(),
         false => std::fs::read_to_string(text)
-            .map_err(|error| format!("give JSON, or a file with it: {error}"))?,
+            .map_err(|error| format!("give JSON, or the name of a file with JSON: {error}"))?,
     };
     serde_json::from_str(&read).map_err(|error| format!("it is not JSON: {error}"))
 }

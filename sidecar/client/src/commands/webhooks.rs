@@ -32,13 +32,13 @@ pub enum WebhooksCommand {
     Rotate {
         #[command(flatten)]
         webhook: OneWebhook,
-        /// Number of seconds for which the old secret signs, too: at most 2592000 (30 days).
+        /// Number of seconds for which the old secret signs messages too: at most 2592000 (30 days).
         #[arg(long, value_name = "NUMBER", default_value_t = 86_400)]
         overlap: u32,
     },
     /// Send a test message to the endpoint of a webhook.
     Test(OneWebhook),
-    /// Deliver the events again that were stored since a time, under the ids that they had.
+    /// Deliver events again that were stored since a time, with their original ids.
     Replay {
         #[command(flatten)]
         webhook: OneWebhook,
@@ -163,7 +163,7 @@ impl WebhooksCommand {
                 if !yes {
                     let id = &webhook.id;
                     confirm(&format!(
-                        "Events that wait for the webhook {id} are not delivered any more."
+                        "Events that wait for the webhook {id} are no longer delivered."
                     ))?;
                 }
                 send(Method::DELETE, &webhook.path(""), None).await

@@ -60,7 +60,7 @@ pub struct KeyPolicy {
     pub custom_codes: bool,
     /// The fewest characters that a custom code has.
     pub min_custom_length: Option<u8>,
-    /// The most links that can be created with the key and those that it was rotated from and to, those included that
+    /// The most links that can be created with the key and those that it was rotated from and to, including those that
     /// have ended or were deleted.
     pub max_links: Option<NonZeroU64>,
     /// True if the key reaches only the links and campaigns that were created with it or with those that it was rotated
@@ -245,7 +245,7 @@ pub enum InvalidPolicy {
     #[error("a custom code has 1 to {MAX_CODE_LENGTH} characters")]
     CustomLength,
     /// No length would be allowed.
-    #[error("the least body length must not exceed the greatest")]
+    #[error("the minimum body length must not exceed the maximum")]
     Lengths,
 }
 

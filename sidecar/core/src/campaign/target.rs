@@ -168,7 +168,7 @@ fn unused_word(text: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CampaignTargetError {
     /// A brace belongs to no place.
-    #[error("has a brace that belongs to no place; write %7B and %7D for braces themselves")]
+    #[error("has a brace that belongs to no parameter; write %7B and %7D for literal braces")]
     Brace,
     /// A name of a parameter is none.
     #[error(
@@ -183,7 +183,7 @@ pub enum CampaignTargetError {
     #[error("has more than {MAX_PARAMETERS} parameters")]
     TooMany,
     /// A placeholder is before the path.
-    #[error("must have its places behind the host")]
+    #[error("must have its parameters after the host")]
     Authority,
     /// The rest is no good target.
     #[error(transparent)]

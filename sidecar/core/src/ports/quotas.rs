@@ -21,6 +21,6 @@ pub struct UsedUp {
     pub owner: QuotaOwner,
     /// The number of links that may be created.
     pub limit: NonZeroU64,
-    /// The number of links that were created, those included that have ended or were deleted.
+    /// The number of links that were created, including those that have ended or were deleted.
     pub used: u64,
 }

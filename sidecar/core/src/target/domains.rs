@@ -79,7 +79,7 @@ impl fmt::Display for DomainRule {
 /// A text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no domain: write example.com for it and all below, =example.com for just it, or \
+    "{text:?} is not a domain: write example.com for it and all below, =example.com for just it, or \
      an IP address"
 )]
 pub struct DomainRuleError {

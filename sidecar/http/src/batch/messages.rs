@@ -164,7 +164,7 @@ impl Context {
             return Ok(());
         }
         let detail = format!(
-            "needs {count} segments with short links, and may have {MAX_SEGMENTS}: shorten the text"
+            "needs {count} segments with short links; at most {MAX_SEGMENTS} are allowed: shorten the text"
         );
         Err(Problem::invalid("/text", detail))
     }
@@ -230,7 +230,7 @@ fn read_text(members: &mut Map<String, Value>) -> Result<Filled, Problem> {
     });
     let urls = urls(&filled);
     if urls.len() > MAX_URLS {
-        let detail = format!("has {} URLs, and may have {MAX_URLS}", urls.len());
+        let detail = format!("has {} URLs; at most {MAX_URLS} are allowed", urls.len());
         fields.refuse("text", detail);
     }
     if urls.len() > 1 && has(members, "customSlug") {

@@ -31,8 +31,9 @@ parameters! {
         json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };
     UPLOAD: query "uploadId", "UploadOfRows",
-        "Upload that the links belong to, for a file that is sent in several requests: the id that the answer to the \
-         first one names. Default: derived from the Idempotency-Key, else a new one.", of::<words::UploadId>;
+        "Upload that the links belong to, for a file that is sent in several requests: the id in \
+         the answer to the first one. Default: derived from the Idempotency-Key, else a new \
+         one.", of::<words::UploadId>;
     SUMMARY: query "summary", "Summary",
         "Adds a last line with the numbers of rows, outcomes and bytes that were read. Only for answers of \
          application/x-ndjson.", |_| json!({ "type": "boolean" });

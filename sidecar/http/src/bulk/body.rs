@@ -26,11 +26,11 @@ pub(crate) struct JobBody {
     selected: Option<u64>,
     /// Number of links with a result.
     done: u64,
-    /// Links that were changed; with `dryRun`, that would be.
+    /// Number of links that were changed; with `dryRun`, that would be changed.
     changed: u64,
-    /// Links that needed no change.
+    /// Number of links that needed no change.
     unchanged: u64,
-    /// Links that could not be changed, and codes without a link.
+    /// Number of links that could not be changed, and of codes without a link.
     failed: u64,
     /// Id of the API key that the job acts for.
     created_by: String,

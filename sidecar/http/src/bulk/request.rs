@@ -54,7 +54,7 @@ pub(super) struct NewJobBody {
     /// Upload that created the links.
     #[schemars(with = "words::UploadId", skip_serializing_if = "Option::is_none")]
     upload_id: Option<words::UploadId>,
-    /// Only find out what would happen: the job has the same results and changes nothing.
+    /// Report the results that the job would have, and change nothing.
     #[schemars(with = "bool", skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
 }
@@ -158,7 +158,10 @@ fn read_selection(fields: &mut Fields) -> Option<Selection> {
         match given.get(1) {
             Some(name) => fields.refuse(
                 name,
-                format!("can't be with {}: give one of {names}", given[0]),
+                format!(
+                    "cannot be combined with {}: specify one of {names}",
+                    given[0]
+                ),
             ),
             None => fields.refuse_at(&[], format!("must select links with one of {names}")),
         }

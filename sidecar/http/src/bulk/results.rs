@@ -36,7 +36,7 @@ pub(super) struct ResultBody {
     short_code: String,
     /// Status that a single request for this link would have had.
     status: u16,
-    /// True if the link was changed; with `dryRun`, if it would be.
+    /// True if the link was changed; with `dryRun`, if it would be changed.
     changed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ProblemBody<'static>")]

@@ -11,7 +11,7 @@ pub(super) fn add(text: &mut Text) {
     if let Err(error) = read(text) {
         tracing::debug!(
             error = &error as &dyn std::error::Error,
-            "the system does not say everything of this process"
+            "the system does not report all figures of this process"
         );
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn headers() -> Value {
         ),
         "WWW-Authenticate": required("Scheme for sending an API key.", string()),
         "Cache-Control": required("Forbids caches to store the response.", string()),
-        "Allow": required("Methods that the path has.", string()),
+        "Allow": required("Methods that the path allows.", string()),
         "Content-Security-Policy": required("Forbids the page to load anything from other hosts.", string()),
         "Upload-Id": required(
             "Id of the upload that all new links of the batch belong to.",

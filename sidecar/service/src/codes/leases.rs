@@ -296,7 +296,7 @@ impl Leases {
                     lease = name,
                     holder,
                     numbers = until.saturating_sub(next),
-                    "a lease of codes was taken back: its process does not report it any more"
+                    "a lease of codes was taken back: its process no longer reports it"
                 );
                 count += 1;
             }

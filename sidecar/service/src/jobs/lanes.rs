@@ -106,7 +106,7 @@ impl Job for Members {
     type Error = StoreError;
     const NAME: &'static str = "members";
     const FAILURE: &'static str =
-        "the processes that share lanes are unknown; the last known ones count";
+        "the processes that share lanes are unknown; the last known ones are assumed";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let Claims {

@@ -1,4 +1,4 @@
-//! People, who are API keys without a secret: their sign-in at a provider, and what an operator does to them.
+//! People, who are API keys without a secret: their sign-in at a provider, and their management by operators.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -118,7 +118,7 @@ impl Reader<'_> {
             batches.extend(read);
         }
         if std::mem::take(&mut self.is_away) {
-            tracing::info!("the live feed of visits goes on");
+            tracing::info!("the live feed of visits continues");
             for queue in &joined {
                 queue.resume();
             }

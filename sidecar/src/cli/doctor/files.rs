@@ -26,7 +26,7 @@ pub(super) fn configuration(file: Option<&Path>) -> Finding {
         None => Finding::warn(
             "configuration",
             "no file is named: every setting has its default",
-            "give --config FILE or SHORTLINK_CONFIG if the service has one",
+            "pass --config FILE or set SHORTLINK_CONFIG if the service has one",
         ),
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn examine(store: &Arc<Store>, days: u16) -> anyhow::Result<Vec
     Ok(match all(&keys, false).await {
         Ok(keys) => judge(&keys, SystemClock.now(), days),
         Err(error) => {
-            let advice = "look at the database first";
+            let advice = "see the check database first";
             vec![Finding::fail("keys", format!("{error:#}"), advice)]
         }
     })
@@ -66,7 +66,7 @@ fn judge(keys: &[ApiKey], now: Timestamp, days: u16) -> Vec<Finding> {
     let administrators = live.iter().copied().filter(administers).count();
     findings.push(if administrators == 0 {
         let found = "no live key may manage keys or read the audit log over the API";
-        let advice = "shortlink keys create --name operators --scope admin, if that is wanted";
+        let advice = "shortlink keys create --name operators --scope admin, if you need one";
         Finding::warn("keys-admin", found, advice)
     } else {
         Finding::ok("keys-admin", format!("{administrators} may manage keys"))

@@ -36,7 +36,7 @@ pub(super) fn examine(
 /// Reads the configuration; the error is the finding that ends the examination.
 fn examined(arguments: &DoctorArguments, findings: &mut Vec<Finding>) -> Result<Dump, Finding> {
     let program = arguments.nginx.clone().or_else(installed).ok_or_else(|| {
-        let advice = "give --nginx FILE, or --without-nginx where it runs on another machine";
+        let advice = "pass --nginx FILE, or --without-nginx if it runs on another machine";
         Finding::fail("nginx", "there is no nginx in the path", advice)
     })?;
     let shown = program.display();
@@ -68,11 +68,11 @@ fn examined(arguments: &DoctorArguments, findings: &mut Vec<Finding>) -> Result<
     }
     let dump = Dump::read(&String::from_utf8_lossy(&output.stdout));
     if dump.all("shortlink").next().is_none() {
-        let found = "it is right, but no location has `shortlink`";
-        let advice = "include shortlink.conf in nginx' `http` block, or give --nginx-conf FILE";
+        let found = "it is valid, but no location has `shortlink`";
+        let advice = "include shortlink.conf in nginx's `http` block, or pass --nginx-conf FILE";
         return Err(Finding::fail(check, found, advice));
     }
-    findings.push(Finding::ok(check, "nginx takes it"));
+    findings.push(Finding::ok(check, "nginx accepts it"));
     Ok(dump)
 }
 
@@ -104,8 +104,7 @@ fn refused(said: &str) -> Finding {
     let reason = reason.unwrap_or(said).to_owned();
     let check = "nginx-configuration";
     if reason.contains("dlopen()") || reason.contains("is not binary compatible") {
-        let advice =
-            "install the module for just this nginx; one that runs goes on, do not restart it";
+        let advice = "install the module for exactly this nginx; do not restart a running nginx, which continues to work";
         return Finding::fail("module-file", reason, advice);
     }
     if reason.contains("Permission denied") {

@@ -29,7 +29,7 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
             findings
         }
         Err(error) => {
-            let advice = "see that it runs and that redis.url is right; links go on redirecting by the \
+            let advice = "check that it runs and that redis.url is right; links continue to redirect through the \
                           sidecar";
             let found = format!("{:#}", anyhow::Error::new(error));
             vec![Finding::fail("redis", found, advice)]
@@ -51,8 +51,8 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
         let found = format!("{address} is {} {}", server.program, server.version);
         Finding::fail("redis", found, "install version 6.2 or newer")
     } else if server.role != "master" {
-        let found = format!("{address} is a replica, and takes nothing");
-        let advice = "let redis.url name the master, or redis.topology how it is found";
+        let found = format!("{address} is a replica, which takes no changes");
+        let advice = "set redis.url to the master, or set redis.topology";
         Finding::fail("redis", found, advice)
     } else {
         let found = format!("{address}, {} {}", server.program, server.version);
@@ -63,9 +63,8 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
         findings.push(if policy == "noeviction" {
             Finding::ok("redis-memory", format!("{address} evicts nothing"))
         } else {
-            let found =
-                format!("{address} throws links and visits away when it is full ({policy})");
-            let advice = "maxmemory-policy noeviction, and more memory before it is full";
+            let found = format!("{address} evicts links and visits when it is full ({policy})");
+            let advice = "set maxmemory-policy noeviction, and add memory before it is full";
             Finding::fail("redis-memory", found, advice)
         });
     }
@@ -75,22 +74,25 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
             Finding::fail(
                 "redis-persistence",
                 found,
-                "look at its log and at the free space on its disk",
+                "check its log and the free space on its disk",
             )
         } else if server.has_append_only_file {
             Finding::ok(
                 "redis-persistence",
-                format!("{address} keeps an append-only file"),
+                format!("{address} writes an append-only file"),
             )
         } else {
-            let found = format!("{address} keeps no append-only file");
+            let found = format!("{address} writes no append-only file");
             let advice =
                 "appendonly yes: else a restart loses visits, and links until they are rebuilt";
             Finding::warn("redis-persistence", found, advice)
         });
     }
     findings.push(if server.forbidden.is_empty() {
-        Finding::ok("redis-rights", format!("{address} allows what is needed"))
+        Finding::ok(
+            "redis-rights",
+            format!("{address} allows all commands that are needed"),
+        )
     } else {
         let commands = &server.forbidden;
         let found = format!("{address} does not allow {}", commands.join(", "));

@@ -26,7 +26,7 @@ pub(super) async fn readiness(config: &Config) -> Finding {
             let told: Value = serde_json::from_slice(&body).unwrap_or_default();
             let Some(status) = told.get("status").and_then(Value::as_str) else {
                 let advice = "another program listens on the port of http.listen";
-                let found = format!("{server} is none that says how it is");
+                let found = format!("{server} does not report the state of a sidecar");
                 return Finding::fail(check, found, advice);
             };
             let found = format!("{server} is {status}");
@@ -34,11 +34,12 @@ pub(super) async fn readiness(config: &Config) -> Finding {
             match status {
                 "ready" => Finding::ok(check, found),
                 "degraded" => {
-                    let advice = "it works without what is down; see to that";
+                    let advice = "it works without the parts that are down; restore them";
                     Finding::warn(check, checks, advice)
                 }
                 _ => {
-                    let advice = "see to what is down: links in Redis go on redirecting";
+                    let advice =
+                        "restore the parts that are down; links in Redis continue to redirect";
                     Finding::fail(check, checks, advice)
                 }
             }
@@ -58,13 +59,13 @@ pub(super) async fn module(server: &str) -> Finding {
         Err(failure) => Finding::fail(
             check,
             failure.line(),
-            "start nginx, or give --server URL of its internal server",
+            "start nginx, or pass --server URL of its internal server",
         ),
         Ok((200, body)) => judge(&String::from_utf8_lossy(&body), env!("CARGO_PKG_VERSION")),
         Ok((status, _)) => Finding::warn(
             check,
-            format!("{server}/edge/metrics is answered {status}, so its version is not known"),
-            "give --server URL of nginx' internal server, which has `shortlink_status`",
+            format!("{server}/edge/metrics is answered {status}, so its version is unknown"),
+            "pass --server URL of nginx's internal server, which has `shortlink_status`",
         ),
     }
 }
@@ -76,12 +77,12 @@ fn judge(metrics: &str, ours: &str) -> Finding {
     match version {
         Some(version) if version == ours => Finding::ok(
             "module",
-            format!("it runs as version {version}, as this program"),
+            format!("it runs version {version}, like this program"),
         ),
         Some(version) => Finding::warn(
             "module",
             format!("version {version} runs, and this program is {ours}"),
-            "install both of one version; a new module runs after an upgrade of nginx, not a reload",
+            "install both in the same version; a new module needs an online upgrade of nginx, not a reload",
         ),
         None => Finding::warn(
             "module",

@@ -26,7 +26,7 @@ pub(super) async fn examine(config: &Config) -> Option<Finding> {
         Err(error) => Finding::fail(
             check,
             error,
-            "see that sign_in.issuer is the issuer exactly as the provider's discovery document has it, and that it \
+            "check that sign_in.issuer is the issuer exactly as the provider's discovery document has it, and that it \
              can be reached from here; meanwhile, sign in with an API key",
         ),
     })

@@ -37,7 +37,7 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
         }
         Ok(Err(error @ OpenError::Visits(_))) => {
             let found = format!("{:#}", anyhow::Error::new(error));
-            let advice = "put it right; `shortlink serve` would not start";
+            let advice = "correct it; `shortlink serve` would not start";
             findings.push(Finding::fail("clickhouse", found, advice));
             None
         }
@@ -46,14 +46,14 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>
             let advice = if found.contains("schema") {
                 "shortlink migrate (a schema that is ahead needs the newer program)"
             } else {
-                "see that it runs and that database.url is right; links in Redis go on redirecting"
+                "check that it runs and that database.url is right; links in Redis continue to redirect"
             };
             findings.push(Finding::fail("database", found, advice));
             None
         }
         Err(_elapsed) => {
             let found = format!("no answer within {} s", PATIENCE.as_secs());
-            let advice = "see that it runs and that nothing swallows what is sent there";
+            let advice = "check that it runs, and that no firewall drops packets to it";
             findings.push(Finding::fail("database", found, advice));
             None
         }
@@ -94,7 +94,7 @@ async fn replica(options: &StoreOptions) -> Option<Finding> {
     let finding = loop {
         if let Err(error) = watch.look().await {
             let found = format!("{:#}", anyhow::Error::new(error));
-            let advice = "see that it runs and that database.replica_url is right; the primary is read meanwhile";
+            let advice = "check that it runs and that database.replica_url is right; the primary is read meanwhile";
             break Finding::fail("database-replica", found, advice);
         }
         let lag = watch.state().standing().lag;
@@ -122,7 +122,7 @@ fn judge_lag(lag: Option<Duration>, waited: Duration) -> Finding {
                 "it is more than {:.0} s behind the primary, or on another timeline",
                 waited.as_secs_f64()
             ),
-            "look at pg_stat_replication on the primary, and at the replica's log and disk",
+            "check pg_stat_replication on the primary, and the replica's log and disk",
         ),
     }
 }
@@ -132,13 +132,13 @@ async fn clickhouse(store: &Store) -> Option<Finding> {
     let examined = tokio::time::timeout(PATIENCE, store.examine_clickhouse());
     let Ok(examined) = examined.await else {
         let found = format!("ClickHouse has not answered for {} s", PATIENCE.as_secs());
-        let advice = "look at its log and its load; new visits wait in Redis";
+        let advice = "check its log and its load; new visits wait in Redis";
         return Some(Finding::fail("clickhouse", found, advice));
     };
     Some(match examined? {
         Ok(version) => judge_version(&version),
         Err(error) => {
-            let advice = "put it right; links work meanwhile, and new visits wait in Redis";
+            let advice = "correct it; links work meanwhile, and new visits wait in Redis";
             Finding::fail(
                 "clickhouse",
                 format!("{:#}", anyhow::Error::new(error)),

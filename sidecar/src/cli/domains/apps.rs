@@ -99,7 +99,7 @@ impl System {
                 };
                 let list = json.as_array();
                 (!list.is_some_and(|list| !list.is_empty() && list.iter().all(is_app))).then(|| {
-                    "is no list of statements with relation and target, and for an android_app with \
+                    "is not a list of statements with relation and target, and for an android_app with \
                      package_name and sha256_cert_fingerprints"
                         .to_owned()
                 })
@@ -155,8 +155,8 @@ mod tests {
                 &" ".repeat(MOST_BYTES + 1),
                 "bytes",
             ),
-            ("assetlinks.json", "{}", "no list"),
-            ("assetlinks.json", "[]", "no list"),
+            ("assetlinks.json", "{}", "not a list"),
+            ("assetlinks.json", "[]", "not a list"),
             (
                 "assetlinks.json",
                 r#"[{"relation":[],"target":{"namespace":"android_app"}}]"#,

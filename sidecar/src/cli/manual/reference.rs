@@ -13,7 +13,7 @@ const PAGE: &str = "docs/src/reference/commands.md";
 const INTRODUCTION: &str = "\
 # Command line
 
-All commands of `shortlink`, with their options. This page is generated from the program's own help, which
+This page lists all commands of `shortlink` with their options. It is generated from the program's own help, which
 `shortlink COMMAND --help` and the manual pages (`man shortlink-links-import`) print as well.
 
 Some commands work on this machine, with the configuration of the sidecar: its database and its Redis. The others are
@@ -63,9 +63,9 @@ fn the_reference_of_commands_is_what_the_program_says() {
         &mut page,
         connection.filter(|it| it.get_help_heading() == Some(CONNECTION)),
     );
-    page += "\nSettings are taken from the first of: the option, the environment, the file `client.toml`. That file \
-             is\n`~/.config/shortlink/client.toml`, or below `$XDG_CONFIG_HOME`, with the keys `server`, `key` and \
-             `key_file`. It is\nrefused when it holds a key and other users may read it. `SSL_CERT_FILE` names \
+    page += "\nThe option takes precedence over the environment, and both over the file `client.toml`. That file is\n\
+             `~/.config/shortlink/client.toml`, or below `$XDG_CONFIG_HOME`, with the keys `server`, `key` and \
+             `key_file`. Clients\nrefuse it if it holds a key and other users can read it. `SSL_CERT_FILE` names \
              certificates for https in place of\nthe system's.\n\n\
              Clients retry a read when the service is unavailable for a moment (503), and any request that \
              exceeded the rate\nlimit of the API key (429). They retry nothing else.\n";

@@ -1,4 +1,4 @@
-//! Keeping new links in PostgreSQL, all with one statement.
+//! Stores new links in PostgreSQL, all with one statement.
 
 use std::sync::LazyLock;
 

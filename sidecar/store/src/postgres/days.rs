@@ -96,7 +96,7 @@ impl Store {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     %day,
-                    "the visits of a day have no part of their own"
+                    "the visits of a day have no partition of their own"
                 );
             }
             days.known().insert(day);
@@ -168,13 +168,13 @@ async fn drop_days(db: &mut Db<'_>, before: Timestamp, days: &Days) -> Result<u6
                 tracing::debug!(
                     table,
                     misses,
-                    "a day of visits is in use; it is dropped later"
+                    "the visits of a day are in use; they are dropped later"
                 );
             } else {
                 tracing::warn!(
                     table,
                     misses,
-                    "a day of visits is in use; it is dropped later"
+                    "the visits of a day are in use; they are dropped later"
                 );
             }
             *days.missed() = Some(part);

@@ -34,7 +34,7 @@ impl PostgresStore {
                         tracing::debug!(
                             error = &error as &dyn std::error::Error,
                             operation,
-                            "the primary is read, since the replica has not answered"
+                            "the primary is read, because the replica has not answered"
                         );
                         self.perform(numbering, operation, work, false).await
                     }
@@ -74,7 +74,7 @@ impl PostgresStore {
                     tracing::debug!(
                         error = &error as &dyn std::error::Error,
                         operation,
-                        "PostgreSQL has undone something; it is done again"
+                        "PostgreSQL has rolled back an operation; it is repeated"
                     );
                     attempt += 1;
                 }

@@ -1,9 +1,9 @@
 //! Decides which links are found by their words.
 //!
 //! Words of every link would take more space than the links, and millions of links of a mailing differ in nothing that
-//! anyone would search for. So the links of one API key with the same target up to its query, and with the same note, are
-//! a kind: a few links of each kind have words, and later ones one at a time. An API key has an allowance of kinds, since
-//! targets can differ in their paths. A person who creates links one by one stays far below both.
+//! anyone would search for. So the links of one API key with the same target up to its query, and with the same note,
+//! are a kind: a few links of each kind have words, and later ones one at a time. An API key has an allowance of kinds,
+//! since targets can differ in their paths. A user who creates links one by one stays far below both.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -1,4 +1,4 @@
-//! Keeping new links in SQLite, many with one statement.
+//! Stores new links in SQLite, many with one statement.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;

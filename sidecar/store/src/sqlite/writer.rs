@@ -166,7 +166,7 @@ async fn run(
     {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "the database was not closed in order"
+            "the database was not closed cleanly"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Clicks: which links have human visits, since when, and how many links of a campaign do.
+//! Clicks: the links with human visits, the times of these, and the number of such links of each campaign.
 //!
 //! A link has a row in `link_clicks` if and only if it has a human visit that is not erased. `campaign_clicks` has the
 //! number of rows that a campaign has got, by the hour of the first click: the clicks of a campaign are read without its

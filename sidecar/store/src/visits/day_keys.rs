@@ -1,4 +1,4 @@
-//! The keys of days, which visitors are named with.
+//! The day keys, from which visitor ids follow.
 
 use async_trait::async_trait;
 use jiff::civil::Date;

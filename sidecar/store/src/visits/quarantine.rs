@@ -1,4 +1,4 @@
-//! Entries of the queue that are no visits.
+//! Entries of the queue that are not visits.
 
 use jiff::Timestamp;
 use shortlink_core::ports::{MAX_POISON, Poison, StoreError};

@@ -1,8 +1,7 @@
 //! Visits that wait for their second judgement.
 //!
-//! The transaction that stores visits notes them as a stretch, since no number says up to which
-//! visits were judged: in PostgreSQL, sessions take numbers in advance and store visits with them
-//! in any order.
+//! The transaction that stores visits notes them as a stretch, because no number shows which visits were judged: in
+//! PostgreSQL, transactions commit in another order than that of their numbers.
 
 use jiff::Timestamp;
 use shortlink_core::ports::{StoreError, Stretch};

@@ -132,7 +132,7 @@ fn a_quotation_mark_that_is_not_closed_is_told_at_once_and_ends_no_request() {
         let told = "line 102: the row spans more than 16 lines and is refused";
         assert!(said.error.contains(told), "{}", said.error);
         assert!(said.error.contains("line 102: 422"), "{}", said.error);
-        let counts = format!("{} rows: {made} links made, 1 failed\n", made + 1);
+        let counts = format!("{} rows: {made} links created, 1 failed\n", made + 1);
         assert_eq!(said.out, counts, "{}", said.error);
     }
 }
@@ -163,7 +163,7 @@ fn results_are_read_while_rows_are_sent() {
     let file = user.file("rows.csv", &csv(rows));
     let said = user.run(&["links", "import", path(&file)]);
     assert_eq!(said.code, Some(0), "{}", said.error);
-    assert_eq!(said.out, "40,000 rows: 40,000 links made\n");
+    assert_eq!(said.out, "40,000 rows: 40,000 links created\n");
     assert_eq!(links(&stack), rows as i64);
 }
 
@@ -181,7 +181,7 @@ fn rows_that_fail_are_told_with_their_line_and_reason() {
     assert!(said.error.contains("line 4: 422"), "{}", said.error);
     assert!(said.error.contains("/longUrl"), "{}", said.error);
     assert!(said.error.contains("line 7: "), "{}", said.error);
-    assert_eq!(said.out, "4 rows: 2 links made, 2 failed\n");
+    assert_eq!(said.out, "4 rows: 2 links created, 2 failed\n");
 
     // The same as JSON, from standard input and compressed.
     let rows = "{\"longUrl\":\"https://d.example.com/\"}\n\n{\"longUrl\":1}\n";
@@ -202,7 +202,10 @@ fn rows_that_fail_are_told_with_their_line_and_reason() {
     assert_eq!(results[1]["status"], 422);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("line 3: 422"), "{error}");
-    assert!(error.contains("2 rows: 1 links made, 1 failed"), "{error}");
+    assert!(
+        error.contains("2 rows: 1 links created, 1 failed"),
+        "{error}"
+    );
 
     let plain = user.file("good.ndjson", "{\"longUrl\":\"https://e.example.com/\"}\n");
     let packed = said_ok("gzip", &["-c", path(&plain)]);
@@ -210,7 +213,7 @@ fn rows_that_fail_are_told_with_their_line_and_reason() {
     fs::write(&file, packed).expect("a file");
     assert_eq!(
         user.ok(&["links", "import", path(&file)]),
-        "1 rows: 1 links made\n"
+        "1 rows: 1 links created\n"
     );
     assert_eq!(links(&stack), 4);
 }
@@ -234,7 +237,7 @@ fn the_separator_of_values_is_recognised() {
         let file = user.file(&format!("{name}.csv"), &text);
         let said = user.run(&[&["links", "import", path(&file)], options].concat());
         assert_eq!(
-            said.out, "2 rows: 1 links made, 1 failed\n",
+            said.out, "2 rows: 1 links created, 1 failed\n",
             "{name}: {}",
             said.error
         );
@@ -356,5 +359,5 @@ fn an_import_that_can_not_begin_says_why() {
     let made = eventually("it is made", SOON, || {
         Some(user.ok(&["links", "import", path(&good)]))
     });
-    assert_eq!(made, "1 rows: 1 links made\n");
+    assert_eq!(made, "1 rows: 1 links created\n");
 }

@@ -97,7 +97,7 @@ impl Source {
             let mut bytes = [0; 16];
             SysRng
                 .try_fill_bytes(&mut bytes)
-                .context("the operating system has no random numbers to give")?;
+                .context("the operating system provides no random numbers")?;
             return Ok(format!("{begin}-{}", hexadecimal(&bytes)));
         };
         let mut digest = Sha256::new();

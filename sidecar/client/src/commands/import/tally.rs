@@ -91,7 +91,7 @@ impl Tally {
         let (mut text, found) = match rows {
             Rows::Links => {
                 let made = thousands(self.made);
-                (format!("{all} rows: {made} links made"), "there already")
+                (format!("{all} rows: {made} links created"), "there already")
             }
             Rows::Messages => {
                 let (before, after) = (thousands(self.segments.0), thousands(self.segments.1));
@@ -181,7 +181,7 @@ mod tests {
         }
         assert_eq!(
             tally.text(Rows::Links),
-            "4 rows: 1 links made, 1 there already, 2 failed"
+            "4 rows: 1 links created, 1 there already, 2 failed"
         );
         let sizes = r#"{"before":{"segments":3},"after":{"segments":1}}"#;
         let line = format!(r#"{{"index":4,"status":201,"message":{sizes}}}"#);
