@@ -4,6 +4,7 @@ import { Failure, ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
 import { brand, frame, languageButton } from './frame.js';
 import { begin, choose, t } from './i18n.js';
+import { chooseTimeZone } from './zone.js';
 import * as signIn from './pages/sign-in.js';
 import { fillIn, keep, taken, typedIn } from './typed.js';
 
@@ -106,7 +107,7 @@ async function show({ isFirst = false } = {}) {
 
 /** Shows the frame of the page at a path around it. */
 const framed = (path, main) =>
-  place.replaceChildren(...frame({ ...context, path, session, leave, look, switchTo }, main).filter(Boolean));
+  place.replaceChildren(...frame({ ...context, path, session, leave, look, switchTo, turnTo }, main).filter(Boolean));
 
 /** Shows the interrupted page again, with the values in its form, if it is the user's; returns false if it is not. */
 function continued() {
@@ -138,15 +139,21 @@ function loadOthers() {
 /** Shows what is found for a text. */
 const look = (text) => context.go(`/search?${new URLSearchParams({ q: text })}`);
 
-/** Switches to another language, and stays at its button. Forms have the same values afterwards. */
-async function switchTo(name) {
+/** Draws the page anew after a change, and stays at what has made it. Forms have the same values afterwards. */
+async function redrawn(change, made) {
   const main = document.getElementById('main');
   const typed = session && main ? typedIn(main) : [];
-  await choose(name);
+  await change();
   await show();
-  document.querySelector('[data-language]')?.focus();
+  document.querySelector(made)?.focus();
   await refill(typed);
 }
+
+/** Switches to another language. */
+const switchTo = (name) => redrawn(() => choose(name), '[data-language]');
+
+/** Switches to another time zone. */
+const turnTo = (name) => redrawn(() => chooseTimeZone(name), '[data-zone]');
 
 /** Fills in the fields of the page again. */
 const refill = (typed) => fillIn(document.getElementById('main'), typed, leaving.signal);

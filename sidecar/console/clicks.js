@@ -7,6 +7,7 @@ import { h, say, svg } from './dom.js';
 import { count, percent, when } from './format.js';
 import { t } from './i18n.js';
 import { delivery, hours as inHours, report, shares, undelivered } from './report.js';
+import { startOfDay } from './zone.js';
 
 const HOUR = 3_600_000;
 
@@ -71,9 +72,7 @@ function drawn(hours, firstLinkAt) {
   const created = Math.floor(Date.parse(firstLinkAt) / HOUR) * HOUR;
   const begin = created < places[0] && places[0] - created < MOST_HOURS * HOUR / 2 ? created : places[0];
   const isLong = (places.at(-1) - begin) / HOUR >= MOST_HOURS;
-  const first = new Date(begin);
-  const dayOf = (place) => Number(new Date(first.getFullYear(), first.getMonth(), first.getDate() + place));
-  const of = (place) => (isLong ? dayOf(place) : begin + place * HOUR);
+  const of = (place) => (isLong ? startOfDay(begin, place) : begin + place * HOUR);
   const begins = [];
   for (let next = of(0); next <= places.at(-1); next = of(begins.length)) begins.push(next);
   const values = begins.map(() => 0);

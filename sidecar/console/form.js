@@ -2,7 +2,7 @@
 
 import { inWords, notice } from './api.js';
 import { h } from './dom.js';
-import { fromField, toField, zone } from './format.js';
+import { fromField, toField, zoned } from './format.js';
 import { t } from './i18n.js';
 
 /** The fields by kind of member: how each is shown and read. */
@@ -146,7 +146,8 @@ function grouped(made, choices) {
 
 /** A field with its label and hint. */
 function labelled({ name, kind, label, required, hint }, made) {
-  const text = [label ?? t(`field.${name}`), kind === 'moment' && h('span', { class: 'faint' }, ` · ${zone()}`), required && h('span', { class: 'faint' }, ` · ${t('required')}`)];
+  const text = [label ?? t(`field.${name}`), kind === 'moment' && zoned(),
+    required && h('span', { class: 'faint' }, ` · ${t('required')}`)];
   const says = hint && h('p', { class: 'hint', id: `h-${name}` }, t(hint === true ? `hint.${name}` : hint));
   if (kind === 'truth') {
     return h('div', {}, h('p', { class: 'check' }, made, h('label', { for: made.id }, text)), says);

@@ -2,21 +2,19 @@
 
 import { digits, locale, t } from './i18n.js';
 import { h } from './dom.js';
+import { fromZone, inZone, nameOfZone, timeZone, written } from './zone.js';
 
-/** A moment in local time, with an exact tooltip; a dash without one. */
+/** A moment in the chosen time zone, with an exact tooltip; a dash without one. */
 export function when(text) {
   if (!text) return '–';
   const moment = new Date(text);
-  const shown = new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'short' }).format(moment);
+  const shown = written({ dateStyle: 'medium', timeStyle: 'short' }).format(moment);
   return h('time', { datetime: text, title: text }, shown);
 }
 
-/** The time zone of the browser, which all moments are shown in. */
-export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
-
 /** The time of day of a moment. */
-export const clock = (text, seconds = false) => new Intl.DateTimeFormat(locale(),
-  { timeStyle: seconds ? 'medium' : 'short' }).format(new Date(text));
+export const clock = (text, seconds = false) =>
+  written({ timeStyle: seconds ? 'medium' : 'short' }).format(new Date(text));
 
 /** A number of things with its digits in groups; 0 without one. */
 export const count = (number) => digits(number ?? 0);
@@ -49,14 +47,14 @@ const ANSWERS = { 200: 'preview', 404: 'none', 410: 'over' };
 
 /** A moment as the value of a form's field. */
 export function toField(text) {
-  if (!text) return '';
-  const moment = new Date(text);
-  const local = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000);
-  return local.toISOString().slice(0, 16);
+  return text ? inZone(Date.parse(text)).toISOString().slice(0, 16) : '';
 }
 
+/** The time zone of a moment's field, for its label. */
+export const zoned = () => h('span', { class: 'faint' }, ` · ${nameOfZone(timeZone())}`);
+
 /** The moment in a form's field; null without one. */
-export const fromField = (value) => (value ? new Date(value).toISOString() : null);
+export const fromField = (value) => (value ? new Date(fromZone(Date.parse(`${value}Z`))).toISOString() : null);
 
 /** A share in percent; a very small one is marked as such. */
 export function percent(part) {

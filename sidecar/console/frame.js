@@ -2,6 +2,7 @@
 
 import { h } from './dom.js';
 import { languages, spoken, t } from './i18n.js';
+import { nameOfZone, timeZone, timeZones } from './zone.js';
 
 /** The entries of the navigation by group, each with the scope that it needs. */
 const GROUPS = [
@@ -37,6 +38,11 @@ export function languageButton(switchTo) {
   }, own);
 }
 
+/** The choice of the time zone of all moments; `turnTo` switches to another one. */
+const zones = (turnTo) => h('label', { class: 'zone' }, h('span', {}, t('timezone')),
+  h('select', { 'data-zone': '', change: ({ target }) => turnTo(target.value) }, timeZones().map((name) =>
+    h('option', { value: name, selected: name === timeZone() }, nameOfZone(name)))));
+
 /** The link that jumps over the frame. */
 const skip = () => h('a', { class: 'skip', href: '#main', click: (event) => {
   event.preventDefault();
@@ -45,13 +51,14 @@ const skip = () => h('a', { class: 'skip', href: '#main', click: (event) => {
 
 /**
  * The frame of the page at a path. `at` returns the address of a path, `leave` signs out, `look` is called with the text that
- * a user searches for.
+ * a user searches for, `switchTo` and `turnTo` with a language and a time zone.
  */
-export function frame({ path, at, may, session, leave, look, switchTo }, main) {
+export function frame({ path, at, may, session, leave, look, switchTo, turnTo }, main) {
   const side = h('div', { class: 'side', id: 'side' },
     h('nav', { 'aria-label': t('nav') }, GROUPS.map(([name, places]) => group(name, places, { path, at, may }))),
     h('section', { class: 'who', 'aria-label': t('nav.session') },
       h('b', { title: session.keyId }, session.keyName),
+      zones(turnTo),
       h('div', {}, languageButton(switchTo),
         h('button', { type: 'button', class: 'plain', click: leave, 'data-leave': '' }, t('sign-out')))));
   const menu = h('button', {

@@ -1,7 +1,7 @@
 // A list of parts of a form, each with fields of its own: they are added, moved, removed, and read together.
 
 import { h, say } from './dom.js';
-import { zone } from './format.js';
+import { zoned } from './format.js';
 import { has, t } from './i18n.js';
 
 let numbers = 0;
@@ -13,8 +13,8 @@ export function fieldOf(texts, id, member, attributes, value = '') {
     spellcheck: 'false', ...attributes,
   });
   made.value = value;
-  const at = attributes.type === 'datetime-local' && h('span', { class: 'faint' }, ` · ${zone()}`);
-  return { made, shown: h('div', {}, h('label', { for: made.id }, t(`${texts}.${member}`), at), made) };
+  const label = h('label', { for: made.id }, t(`${texts}.${member}`), made.type === 'datetime-local' && zoned());
+  return { made, shown: h('div', {}, label, made) };
 }
 
 /**

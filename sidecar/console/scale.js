@@ -1,6 +1,7 @@
 // The ticks of a chart's axes, and the texts of ticks and intervals.
 
 import { locale } from './i18n.js';
+import { inZone, written } from './zone.js';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -24,8 +25,6 @@ export function numberTicks(most, count = 4) {
 export const shortNumber = (number) => new Intl.NumberFormat(locale(), {
   notation: number < 10_000 ? 'standard' : 'compact', maximumFractionDigits: 1,
 }).format(number);
-
-const written = (options) => new Intl.DateTimeFormat(locale(), options);
 
 /** A moment of the day that begins at `begin`. A day begins with an hour of UTC, which may be half over. */
 const within = (begin) => new Date(begin + HOUR - 1);
@@ -51,18 +50,21 @@ function ofHours() {
   const day = written({ day: 'numeric', month: 'short' });
   const hour = written({ hour: 'numeric' });
   return EVERY_HOURS.map((every) => ({
-    isAt: (begin) => new Date(begin).getHours() % every === 0,
-    format: (begin) => (new Date(begin).getHours() === 0 ? day : hour).format(begin),
+    isAt: (begin) => inZone(begin).getUTCHours() % every === 0,
+    format: (begin) => (inZone(begin).getUTCHours() === 0 ? day : hour).format(begin),
   }));
 }
 
-/** Local days, which are intervals or begin with one. */
+/** Days in the time zone, which are intervals or begin with one. */
 function ofDays() {
   const day = written({ day: 'numeric', month: 'short' });
-  const number = (at) => Math.floor((at - at.getTimezoneOffset() * 60_000) / DAY);
+  const number = (at) => Math.floor(at / DAY);
   return EVERY_DAYS.map((every) => ({
     // Weeks begin on Monday; 1970 began on a Thursday.
-    isAt: (begin) => within(begin).getHours() === 0 && (number(within(begin)) + 3) % every === 0,
+    isAt: (begin) => {
+      const at = inZone(within(begin));
+      return at.getUTCHours() === 0 && (number(at) + 3) % every === 0;
+    },
     format: (begin) => day.format(within(begin)),
   }));
 }
@@ -71,7 +73,10 @@ function ofMonths() {
   const month = written({ month: 'short' });
   const year = written({ year: 'numeric' });
   return EVERY_MONTHS.map((every) => ({
-    isAt: (begin) => within(begin).getDate() === 1 && within(begin).getMonth() % every === 0,
-    format: (begin) => (within(begin).getMonth() === 0 ? year : month).format(within(begin)),
+    isAt: (begin) => {
+      const at = inZone(within(begin));
+      return at.getUTCDate() === 1 && at.getUTCMonth() % every === 0;
+    },
+    format: (begin) => (inZone(within(begin)).getUTCMonth() === 0 ? year : month).format(within(begin)),
   }));
 }

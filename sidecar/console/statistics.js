@@ -5,9 +5,10 @@ import { get, needs, notice } from './api.js';
 import { chart } from './chart.js';
 import { keepCsv } from './csv.js';
 import { h, say } from './dom.js';
-import { count, country, fromField, percent, toField, when } from './format.js';
+import { count, country, fromField, percent, toField, when, zoned } from './format.js';
 import { has, locale, t } from './i18n.js';
 import { timeText } from './scale.js';
+import { startOfDay, timeZone } from './zone.js';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -88,16 +89,11 @@ function read(usualDays) {
   return { range, since, until, days, step, split: one('by', SPLITS, 'class') };
 }
 
-/** The start of a local day, by its distance from that of a moment: an hour of UTC, as the service counts. */
-function dayOf(moment, days) {
-  const at = new Date(moment);
-  const first = new Date(at.getFullYear(), at.getMonth(), at.getDate() + days);
-  return Math.floor(first / HOUR) * HOUR;
-}
+/** The start of a day, by its distance from that of a moment: an hour of UTC, as the service counts. */
+const dayOf = (moment, days) => Math.floor(startOfDay(moment, days) / HOUR) * HOUR;
 
 function query({ range, since, until, step, split }) {
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  const asked = { since: new Date(since).toISOString(), interval: step, timezone: timeZone };
+  const asked = { since: new Date(since).toISOString(), interval: step, timezone: timeZone() };
   // Otherwise up to now by the clock of the service.
   if (range === 'other') asked.until = new Date(until).toISOString();
   if (split !== 'class') Object.assign(asked, { by: split, valueIntervals: true, limit: LISTED });
@@ -117,7 +113,8 @@ function choices(load, usual) {
     document.getElementById(focused)?.focus();
     load();
   };
-  const field = (name, element) => h('div', {}, h('label', { for: `s-${name}` }, t(`stats.${name}`)), element);
+  const field = (name, element) => h('div', {},
+    h('label', { for: `s-${name}` }, t(`stats.${name}`), element.type === 'datetime-local' && zoned()), element);
   const select = (name, chosen, options, change) => field(name, h('select', { id: `s-${name}`, change },
     options.map(([value, text, disabled]) =>
       h('option', { value, selected: value === chosen, disabled }, text))));

@@ -2,7 +2,7 @@
 
 import { get, notice } from './api.js';
 import { h } from './dom.js';
-import { fromField, zone } from './format.js';
+import { fromField, zoned } from './format.js';
 import { t } from './i18n.js';
 import { sheet } from './parts.js';
 import { deviceOf, inWords } from './rules.js';
@@ -27,7 +27,7 @@ export const isVaried = ({ rules, expiredTarget, pausedTarget, notYetTarget, pre
 export function trial(code, hint) {
   const said = h('div', { 'data-said': '', role: 'status' });
   const field = (name, attributes) => h('div', {},
-    h('label', { for: `try-${name}` }, t(`try.${name}`), name === 'time' && h('span', { class: 'faint' }, ` · ${zone()}`)),
+    h('label', { for: `try-${name}` }, t(`try.${name}`), name === 'time' && zoned()),
     h('input', { id: `try-${name}`, type: 'text', autocomplete: 'off', ...attributes }));
   const device = h('select', { id: 'try-device' },
     Object.keys(AGENTS).map((name) => h('option', { value: name }, deviceOf(name))));

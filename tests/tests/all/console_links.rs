@@ -144,3 +144,56 @@ fn a_link_gets_utm_parameters_or_the_values_of_its_campaign() {
     assert_eq!(link["tags"], json!(["stays"]));
     browser.assert_sound(&[]);
 }
+
+/// Fields and texts have one time zone, which stays chosen: times that its clocks skip or show twice included.
+#[test]
+fn moments_are_read_and_shown_in_the_chosen_time_zone() {
+    let stack = Stack::start();
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    let zone = |name: &str| {
+        let zone = json!({"timezoneId": name});
+        browser.cdp("Emulation.setTimezoneOverride", &zone);
+    };
+    zone("Asia/Shanghai");
+    console.open("/console", "Overview");
+    let value = |selector: &str| {
+        let script = "return document.querySelector(arguments[0]).value";
+        browser.find(selector);
+        browser.run(script, &[json!(selector)])
+    };
+    assert_eq!(value("[data-zone]"), json!("Asia/Shanghai"));
+    browser.choose("[data-zone]", "Europe/Berlin");
+    browser.assert_accessible();
+    let path = "/v1/links/zoned";
+    let slug = json!({"longUrl": "https://example.com/", "customSlug": "zoned"});
+    stack.create(&slug);
+    for (typed, moment, shown) in [
+        ("2030-01-15T12:00", "2030-01-15T11:00:00Z", "12:00 PM"),
+        ("2030-07-15T12:00", "2030-07-15T10:00:00Z", "12:00 PM"),
+        ("2030-03-31T02:30", "2030-03-31T01:30:00Z", "3:30 AM"),
+        ("2030-10-27T02:30", "2030-10-27T00:30:00Z", "2:30 AM"),
+        ("2030-10-27T03:30", "2030-10-27T02:30:00Z", "3:30 AM"),
+    ] {
+        console.open("/console/links/zoned/change", "Change link");
+        browser.text_with("label[for=f-validUntil]", "Europe/Berlin");
+        browser.choose("#f-validUntil", typed);
+        browser.click("form .main");
+        browser.text_with("h1", "Link zoned");
+        let link = stack.api("GET", path, None).json();
+        assert_eq!(text(&link, "validUntil"), moment, "{typed}");
+        let time = format!("main time[datetime='{moment}']");
+        browser.text_with(&time, shown);
+    }
+    browser.choose("[data-zone]", "Asia/Tehran");
+    browser.text_with("main time[datetime='2030-10-27T02:30:00Z']", "6:00 AM");
+    console.open("/console/statistics?range=7&step=day", "Statistics");
+    assert_eq!(value("[data-zone]"), json!("Asia/Tehran"));
+    // The zone of the browser is followed again once it is chosen.
+    browser.choose("[data-zone]", "Asia/Shanghai");
+    browser.text_with("h1", "Statistics");
+    zone("America/New_York");
+    console.open("/console/links/zoned", "Link zoned");
+    assert_eq!(value("[data-zone]"), json!("America/New_York"));
+    browser.assert_sound(&[]);
+}
