@@ -21,6 +21,7 @@
 //! | `$shortlink_active_base` | the beginnings of new short URLs, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, separated by commas |
 //! | `$shortlink_domain_states` | a letter for the state of each of them, in the same order |
+//! | `$shortlink_domain_brands` | the brand of each of them, in the same order |
 //! | `$shortlink_language` | the language of `shortlink_languages` that the visitor prefers |
 //! | `$shortlink_place` | the visitor's country, or country and region, from the variables of `shortlink_country` |
 //!
@@ -61,6 +62,7 @@ enum Shown {
     ActiveBase,
     DomainNames,
     DomainStates,
+    DomainBrands,
     Language,
     Place,
 }
@@ -75,7 +77,7 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 21] = [
+const VARIABLES: [(&str, Shown); 22] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_variant", Shown::Variant),
@@ -95,6 +97,7 @@ const VARIABLES: [(&str, Shown); 21] = [
     ("shortlink_active_base", Shown::ActiveBase),
     ("shortlink_domain_names", Shown::DomainNames),
     ("shortlink_domain_states", Shown::DomainStates),
+    ("shortlink_domain_brands", Shown::DomainBrands),
     ("shortlink_language", Shown::Language),
     ("shortlink_place", Shown::Place),
 ];
@@ -135,6 +138,7 @@ pub(crate) fn get(request: &Request, number: usize) -> Option<&[u8]> {
         Shown::ActiveBase => Some(domains_of(request)?.bases().as_bytes()),
         Shown::DomainNames => Some(domains_of(request)?.names().as_bytes()),
         Shown::DomainStates => Some(domains_of(request)?.states().as_bytes()),
+        Shown::DomainBrands => Some(domains_of(request)?.announced_brands().as_bytes()),
         Shown::UnknownTarget => {
             let target = domain_of(request)?.unknown_target()?;
             let is_unknown = RequestState::find(request)?.is_unknown(request);

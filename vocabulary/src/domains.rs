@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use base::{Base, BoundTo, MAX_WEIGHT};
-pub use brand::Brand;
+pub use brand::{Brand, announced_brands};
 pub use entry::{Domain, DomainState, Retirement};
 
 /// Reason for the refusal of an entry or the table.
@@ -133,6 +133,9 @@ pub struct Domains {
     bases: String,
     names: String,
     states: String,
+    announced_brands: String,
+    /// That of the last name in `announced_brands`; empty before the first, and without a brand.
+    last_brand: String,
     certificate: Option<PathPattern>,
     certificate_key: Option<PathPattern>,
     /// The first is that of domains that name none.
@@ -161,6 +164,13 @@ impl Domains {
                     return Err(DomainError::BrandTwice(brand.name().to_owned()));
                 }
                 self.brands.push(brand);
+                if self.brands.len() == 1 {
+                    // It is that of the names above it, too.
+                    self.announced_brands.clear();
+                    for place in 0..self.domains.len() {
+                        self.announce_brand(place);
+                    }
+                }
                 Ok(())
             }
             [name, rest @ ..] if name.is_ascii() => self.add_domain(Domain::read(name, rest)?),
@@ -200,7 +210,21 @@ impl Domains {
         self.has_wildcards |= domain.is_wildcard();
         self.sorted.insert(place, self.domains.len());
         self.domains.push(domain);
+        self.announce_brand(self.domains.len() - 1);
         Ok(())
+    }
+
+    /// Adds the brand of the name at a place to those that are announced.
+    fn announce_brand(&mut self, place: usize) {
+        let brand = self.brand_of(&self.domains[place]);
+        let brand = brand.map_or("", Brand::name).to_owned();
+        if place > 0 {
+            self.announced_brands.push(',');
+        }
+        if brand != self.last_brand {
+            brand::announce(&brand, &mut self.announced_brands);
+            self.last_brand = brand;
+        }
     }
 
     /// Checks the complete table.
@@ -283,6 +307,11 @@ impl Domains {
     /// The letter of each state ([`DomainState::letter`]), in the order of [`Domains::names`].
     pub fn states(&self) -> &str {
         &self.states
+    }
+
+    /// Returns the brand of each of [`Domains::names`], as [`announced_brands`] reads them.
+    pub fn announced_brands(&self) -> &str {
+        &self.announced_brands
     }
 
     /// Returns the paths of the certificates and their keys, if the table has them.

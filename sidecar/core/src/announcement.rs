@@ -1,7 +1,7 @@
 //! Announcements of short domains by nginx nodes, for display. The sidecar configures none itself.
 
 use jiff::Timestamp;
-use vocabulary::domains::{Base, DomainState};
+use vocabulary::domains::{Base, DomainState, announced_brands};
 
 use crate::short_url::host;
 
@@ -22,6 +22,8 @@ pub struct Announcement {
     pub names: String,
     /// A letter for the state of each of them ([`DomainState::letter`]).
     pub states: String,
+    /// The brand of each of them, as [`announced_brands`] reads them.
+    pub brands: String,
     /// The number of domains beyond those named.
     pub more: u64,
 }
@@ -35,6 +37,8 @@ pub struct AnnouncedDomain {
     pub state: Option<DomainState>,
     /// Prefix of short URLs on it while it is active.
     pub base: Option<Base>,
+    /// The name of its brand.
+    pub brand: Option<String>,
 }
 
 /// The latest announcement of a node, with its times.
@@ -50,7 +54,7 @@ pub struct Heard {
 
 impl Announcement {
     /// Builds an announcement from the headers, truncated to [`MAX_DOMAINS`] names.
-    pub fn new(node: &str, bases: &str, names: &str, states: &str) -> Self {
+    pub fn new(node: &str, bases: &str, names: &str, states: &str, brands: &str) -> Self {
         let count = names.split(',').count();
         let first = |text: &str| -> String {
             let parts: Vec<&str> = text.split(',').take(MAX_DOMAINS).collect();
@@ -61,6 +65,7 @@ impl Announcement {
             bases: first(bases),
             names: first(names),
             states: states.chars().take(MAX_DOMAINS).collect(),
+            brands: first(brands),
             more: count.saturating_sub(MAX_DOMAINS) as u64,
         }
     }
@@ -70,6 +75,7 @@ impl Announcement {
         let bases: Vec<Base> = Base::parse_all(&self.bases).collect();
         let names = self.names.split(',').map(str::trim);
         let mut letters = self.states.chars();
+        let mut brands = announced_brands(&self.brands);
         let domains = names.filter(|name| !name.is_empty()).map(|name| {
             let state = letters.next().and_then(DomainState::by_letter);
             let base = bases.iter().find(|base| host(base) == name);
@@ -77,6 +83,7 @@ impl Announcement {
                 name: name.to_owned(),
                 state,
                 base: base.cloned(),
+                brand: brands.next().flatten(),
             }
         });
         domains.collect()
@@ -94,21 +101,23 @@ mod tests {
             "https://a.example:8443 weight=3,http://[::1]:80 key=crm",
             "old.example,a.example,*.b.example,[::1],new.example",
             "rasa?",
+            "-,Acme,,%c3%84%20b",
         );
         let text = |it: &AnnouncedDomain| {
             let state = it.state.map_or("none", DomainState::name);
             let base = it.base.as_ref().map_or("", |base| &base.url);
-            format!("{} {state} {base}", it.name)
+            let brand = it.brand.as_deref().unwrap_or("-");
+            format!("{} {state} {base} {brand}", it.name)
         };
         let domains: Vec<String> = said.domains().iter().map(text).collect();
         assert_eq!(
             domains,
             [
-                "old.example retired ",
-                "a.example active https://a.example:8443",
-                "*.b.example serving ",
-                "[::1] active http://[::1]:80",
-                "new.example none ",
+                "old.example retired  -",
+                "a.example active https://a.example:8443 Acme",
+                "*.b.example serving  Acme",
+                "[::1] active http://[::1]:80 Ä b",
+                "new.example none  -",
             ]
         );
         assert_eq!(said.more, 0);
@@ -119,7 +128,7 @@ mod tests {
         let names: Vec<String> = (0..MAX_DOMAINS + 7)
             .map(|n| format!("d{n}.example"))
             .collect();
-        let said = Announcement::new("n", "", &names.join(","), &"s".repeat(names.len()));
+        let said = Announcement::new("n", "", &names.join(","), &"s".repeat(names.len()), "");
         let domains = said.domains();
         assert_eq!((domains.len(), said.more), (MAX_DOMAINS, 7));
         assert!(
@@ -127,6 +136,6 @@ mod tests {
                 .iter()
                 .all(|it| it.state == Some(DomainState::Serving))
         );
-        assert_eq!(Announcement::new("n", "", "", "").domains(), []);
+        assert_eq!(Announcement::new("n", "", "", "", "").domains(), []);
     }
 }

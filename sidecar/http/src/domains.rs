@@ -24,7 +24,8 @@ pub(super) fn hear(app: &App, headers: &HeaderMap) {
     if let (Some(node), Some(states)) = (node, text("x-shortlink-states")) {
         let bases = text("x-shortlink-base").unwrap_or_default();
         let names = text("x-shortlink-domains").unwrap_or_default();
-        app.domains.hear(node, bases, names, states);
+        let brands = text("x-shortlink-brands").unwrap_or_default();
+        app.domains.hear(node, bases, names, states, brands);
     }
 }
 
@@ -90,6 +91,8 @@ struct AnnouncedBody {
     /// State of the domain; `null` if this version does not know the state.
     #[schemars(with = "Option<words::DomainState>")]
     state: Option<&'static str>,
+    /// Name of its brand, which pages for visitors show; `null` without one.
+    brand: Option<String>,
     /// Beginning of its short URLs, while it is active.
     base_url: Option<String>,
     /// Share of links that it gets, in relation to the weights of other active domains.
@@ -228,6 +231,7 @@ fn announced_body(node: String, domain: AnnouncedDomain) -> AnnouncedBody {
     AnnouncedBody {
         node,
         state: domain.state.map(DomainState::name),
+        brand: domain.brand,
         weight: base.as_ref().map(|base| base.weight),
         base_url: base.map(|base| base.url),
         campaign_id,

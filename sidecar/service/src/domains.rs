@@ -109,8 +109,8 @@ impl Domains {
 
     /// Records the announcement that a node sends with a request. An unchanged announcement costs
     /// next to nothing, and no request waits for the store.
-    pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str) {
-        let digest = self.hasher.hash_one((bases, names, states));
+    pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str, brands: &str) {
+        let digest = self.hasher.hash_one((bases, names, states, brands));
         let now = self.clock.now();
         let is_noted =
             |(of, at): &(u64, Timestamp)| *of == digest && now.duration_since(*at) < NOTE_EVERY;
@@ -120,7 +120,7 @@ impl Domains {
         }
         noted.put(node.to_owned(), (digest, now));
         drop(noted);
-        let announcement = Announcement::new(node, bases, names, states);
+        let announcement = Announcement::new(node, bases, names, states, brands);
         let (store, noted) = (Arc::clone(&self.store), Arc::clone(&self.noted));
         self.tasks.spawn(async move {
             let forget_before = now.checked_sub(FORGET_AFTER).unwrap_or(Timestamp::MIN);

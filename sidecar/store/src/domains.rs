@@ -38,15 +38,15 @@ impl Store {
                 db.run(forget, args![*forget_before]).await?;
                 let insert = sql!(
                     "INSERT INTO domain_nodes AS kept \
-                     (node, bases, names, states, more, changed_at, heard_at) \
-                     SELECT $1, $2, $3, $4, $5, $6, $6 WHERE $7 > \
+                     (node, bases, names, states, brands, more, changed_at, heard_at) \
+                     SELECT $1, $2, $3, $4, $5, $6, $7, $7 WHERE $8 > \
                      (SELECT count(*) FROM domain_nodes WHERE node <> $1) \
                      ON CONFLICT (node) DO UPDATE SET \
-                     changed_at = CASE WHEN (kept.bases, kept.names, kept.states, kept.more) \
-                     = (excluded.bases, excluded.names, excluded.states, excluded.more) \
+                     changed_at = CASE WHEN (kept.bases, kept.names, kept.states, kept.brands, kept.more) \
+                     = (excluded.bases, excluded.names, excluded.states, excluded.brands, excluded.more) \
                      THEN kept.changed_at ELSE excluded.changed_at END, \
                      bases = excluded.bases, names = excluded.names, states = excluded.states, \
-                     more = excluded.more, heard_at = excluded.heard_at \
+                     brands = excluded.brands, more = excluded.more, heard_at = excluded.heard_at \
                      WHERE kept.heard_at <= excluded.heard_at"
                 );
                 let Announcement {
@@ -54,9 +54,10 @@ impl Store {
                     bases,
                     names,
                     states,
+                    brands,
                     more,
                 } = said;
-                let values = args![node, bases, names, states, *more, *now, MAX_NODES];
+                let values = args![node, bases, names, states, brands, *more, *now, MAX_NODES];
                 if db.run(insert, values).await? > 0 {
                     return Ok(true);
                 }
@@ -95,7 +96,7 @@ impl Store {
     pub async fn list_domains(&self) -> Result<Vec<Heard>, StoreError> {
         // There are as many rows as nodes: an index has nothing to say.
         let sql = sql!(
-            "SELECT node, bases, names, states, more, changed_at, heard_at \
+            "SELECT node, bases, names, states, brands, more, changed_at, heard_at \
              FROM domain_nodes ORDER BY node"
         );
         self.all("read what nginx says of domains", sql, args![], read)
@@ -131,6 +132,7 @@ fn read(row: &Row) -> Result<Heard, sqlx::Error> {
             bases: row.get("bases")?,
             names: row.get("names")?,
             states: row.get("states")?,
+            brands: row.get("brands")?,
             more: row.get("more")?,
         },
         changed_at: row.get("changed_at")?,

@@ -91,3 +91,58 @@ fn another_language_leaves_what_was_typed() {
     );
     browser.assert_sound(&[]);
 }
+
+#[test]
+fn a_form_offers_the_short_domains_of_its_links_with_their_brands() {
+    let stack = Stack::start();
+    let body = json!({"name": "Spring", "longUrl": "https://shop.example.com/{member}"});
+    let id = text(
+        &stack.api("POST", "/v1/campaigns", Some(&body)).json(),
+        "id",
+    );
+    let table = format!(
+        "shortlink_domains {{\n brand \"Shop & Söhne\";\n brand Club;\n localhost serving;\n a.example active;\n \
+         b.example active brand=off;\n vip.example active campaign={id} brand=Club;\n}}\n"
+    );
+    fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
+    stack.nginx.reload();
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    let offered = |field: &str| {
+        let script =
+            "return [...document.querySelector(arguments[0]).options].map((it) => it.text)";
+        browser.run(script, &[json!(field)])
+    };
+    let all = json!([
+        "Chosen by the service",
+        "a.example – Shop & Söhne",
+        "b.example"
+    ]);
+    until("nginx has reported its table", SOON, || {
+        console.open("/console/new", "New link");
+        browser.has("select#f-domain") && offered("#f-domain") == all
+    });
+    browser.assert_accessible();
+    browser.choose("#of-campaign", &id);
+    browser.find("#f-parameters-member");
+    let of_campaign = json!(["Chosen by the service", "vip.example – Club"]);
+    assert_eq!(offered("#f-domain"), of_campaign);
+    console.open("/console/message", "New message");
+    assert_eq!(offered("#f-domain"), all);
+    console.open(
+        &format!("/console/campaigns/{id}/change"),
+        "Change campaign",
+    );
+    assert_eq!(offered("#f-defaults-domain"), of_campaign);
+    console.open("/console/domains", "Domains");
+    browser.text_with("[data-domain='a.example']", "Shop & Söhne");
+    browser.text_with("[data-domain='vip.example']", "only for campaign Spring");
+    let made =
+        stack.create(&json!({"longUrl": "https://shop.example.com/", "domain": "b.example"}));
+    console.open(
+        &format!("/console/links/{}/change", text(&made, "shortCode")),
+        "Change link",
+    );
+    assert_eq!(value(browser, "#f-domain"), json!("b.example"));
+    browser.assert_sound(&[]);
+}

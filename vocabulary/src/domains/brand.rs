@@ -1,6 +1,8 @@
 //! A brand of the table: what pages for visitors show of the owner of a domain.
 
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::entry::text;
 use crate::target::is_servable;
@@ -68,6 +70,55 @@ impl Brand {
     pub fn site(&self) -> Option<&str> {
         self.site.as_deref()
     }
+}
+
+/// The announced name of no brand, where the name before has one.
+const NONE: &str = "-";
+
+/// Appends a name to the brands that nginx announces: with all bytes but letters, digits and a few marks as `%` and two
+/// hexadecimal digits. An empty name is that of no brand.
+pub(super) fn announce(name: &str, out: &mut String) {
+    match name {
+        "" => out.push_str(NONE),
+        // It would be no brand.
+        NONE => out.push_str("%2d"),
+        _ => {
+            for byte in name.bytes() {
+                match byte {
+                    b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => {
+                        out.push(byte.into())
+                    }
+                    _ => out.push_str(&format!("%{byte:02x}")),
+                }
+            }
+        }
+    }
+}
+
+/// Reads the brands that nginx announces, one for each name in the same order. An entry that is empty repeats the one
+/// before it; `None` is no brand, or one that is not readable.
+pub fn announced_brands(text: &str) -> impl Iterator<Item = Option<String>> {
+    let mut last = None;
+    text.split(',').map(move |entry| {
+        match entry {
+            "" => {}
+            NONE => last = None,
+            name => last = percent_decoded(name),
+        }
+        last.clone()
+    })
+}
+
+/// A text with its escapes decoded; `None` if one of them is incomplete, or the text is not UTF-8.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend(part.get(2..)?.bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// A text that pages can show in one line. A `=` is that of a parameter before which the name is missing.

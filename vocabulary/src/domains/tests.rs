@@ -258,6 +258,7 @@ fn the_first_brand_is_that_of_domains_that_name_none() {
         ("Ärger", None, None, None)
     );
     assert_eq!(brand("d.b"), None);
+    assert_eq!(domains.announced_brands(), "Acme,%c3%84rger,Acme,-");
     let none = table(&["a.b active"]).expect("a table");
     assert_eq!(none.brand_of(&none.entries()[0]), None);
 }
@@ -343,4 +344,29 @@ fn addresses_are_names_too() {
     assert_eq!(state(&domains, "[::1]"), Some(DomainState::Serving));
     let public = domains.entries().iter().map(Domain::is_public);
     assert_eq!(public.collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
+fn announced_brands_are_read_as_they_were() {
+    let domains = table(&[
+        "a.b active",
+        "brand Acme",
+        "brand -",
+        "b.b active",
+        "c.b active brand=off",
+        "d.b active brand=off",
+        "e.b active brand=-",
+        "f.b active",
+    ])
+    .expect("a table");
+    let text = domains.announced_brands();
+    assert_eq!(text, "Acme,,-,,%2d,Acme");
+    let read: Vec<Option<String>> = announced_brands(text).collect();
+    let brands = domains.entries().iter();
+    let brands: Vec<Option<String>> = brands
+        .map(|it| Some(domains.brand_of(it)?.name().to_owned()))
+        .collect();
+    assert_eq!(read, brands);
+    let broken: Vec<Option<String>> = announced_brands("%C,,A%20b,%ff").collect();
+    assert_eq!(broken, [None, None, Some("A b".to_owned()), None]);
 }

@@ -52,6 +52,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0042_search",
     "0043_utm_templates",
     "0044_unchanged_links",
+    "0045_domain_brands",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

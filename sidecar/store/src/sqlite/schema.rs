@@ -55,6 +55,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0047_search",
     "0048_utm_templates",
     "0049_unchanged_links",
+    "0050_domain_brands",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

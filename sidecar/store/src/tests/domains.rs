@@ -16,7 +16,13 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
     let store = &*fixture.store;
     let begin = moment("2026-06-01T12:00:00Z");
     let say = async |node: &str, states: &str, minutes: i64| {
-        let said = Announcement::new(node, "https://a.example", "a.example,b.example", states);
+        let said = Announcement::new(
+            node,
+            "https://a.example",
+            "a.example,b.example",
+            states,
+            "Acme,",
+        );
         let now = begin + SignedDuration::from_mins(minutes);
         let forget_before = now - SignedDuration::from_mins(60);
         let noted = store.note_domains(&said, now, forget_before).await;
@@ -29,6 +35,7 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
             let said = &it.announcement;
             assert_eq!(said.names, "a.example,b.example");
             assert_eq!(said.bases, "https://a.example");
+            assert_eq!(said.brands, "Acme,");
             let (changed, heard) = (minutes(it.changed_at), minutes(it.heard_at));
             format!("{} {} {changed} {heard}", said.node, said.states)
         };
