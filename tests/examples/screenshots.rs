@@ -33,7 +33,7 @@ const DESK: &[Picture] = &[
         "Statistics",
         true,
     ),
-    ("live", "/console/live", "Visits live", false),
+    ("live", "/console/live", "Live visits", false),
     ("domains", "/console/domains", "Domains", false),
     ("service", "/console/service", "Service", true),
     (
@@ -49,7 +49,7 @@ const DESK: &[Picture] = &[
 const PHONE: &[Picture] = &[
     ("new-phone", "/console/new", "New link", false),
     ("link-phone", "/console/links/sp7", "Link sp7", true),
-    ("live-phone", "/console/live", "Visits live", false),
+    ("live-phone", "/console/live", "Live visits", false),
 ];
 
 /// In Chinese, on a desk.
