@@ -17,7 +17,8 @@ use vocabulary::Code;
 use crate::lists::limited;
 use crate::{ClickHouse, Fault, Numbers};
 
-pub(crate) const HOUR_MS: i64 = 60 * 60 * 1000;
+pub(crate) const HOUR_MS: i64 = 60 * MINUTE_MS;
+const MINUTE_MS: i64 = 60 * 1000;
 
 /// The visits of a link that are counted: its latest ones, which are among some numbers. Their last versions are found by
 /// sorting: `FINAL` would read more than the index by code finds, and older servers all visits.
@@ -46,6 +47,17 @@ struct Counted {
     value: String,
     class: String,
     visits: i64,
+}
+
+impl Counted {
+    /// The count without its value; `begin` is in units of some milliseconds.
+    fn of(&self, unit_ms: i64) -> TimeCount {
+        TimeCount {
+            begin: moment(self.begin * unit_ms),
+            class: class(&self.class),
+            visits: self.visits.unsigned_abs(),
+        }
+    }
 }
 
 #[derive(Row, Deserialize)]
@@ -147,13 +159,7 @@ impl ClickHouse {
              GROUP BY begin, class HAVING visits <> 0 ORDER BY begin, class";
         let query = self.database().await?.query(query).bind(code.as_str());
         let rows = self.counted(in_hours(query, hours)).await?.into_iter();
-        Ok(rows
-            .map(|row| TimeCount {
-                hour: moment(row.begin * HOUR_MS),
-                class: class(&row.class),
-                visits: row.visits.unsigned_abs(),
-            })
-            .collect())
+        Ok(rows.map(|row| row.of(HOUR_MS)).collect())
     }
 
     /// Counts the latest visits of a link, which are among some numbers: by each of some dimensions and class, the largest
@@ -213,6 +219,32 @@ impl ClickHouse {
             visitors,
         });
         Ok((days.collect(), by))
+    }
+
+    /// Counts the latest visits of a link, which are among some numbers, by minute and class.
+    ///
+    /// # Errors
+    /// When ClickHouse can't be asked.
+    pub async fn by_minute(
+        &self,
+        code: &Code,
+        among: &Numbers,
+        hours: (i64, i64),
+    ) -> Result<Vec<TimeCount>, Fault> {
+        if among.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = format!(
+            "SELECT intDiv(toUnixTimestamp64Milli(at), {MINUTE_MS}) AS begin, '' AS value, \
+             toString(class) AS class, toInt64(count()) AS visits {} \
+             GROUP BY begin, class ORDER BY begin, class{}",
+            latest(among),
+            among.settings(),
+        );
+        let query = self.database().await?.query(&query).bind(code.as_str());
+        let query = in_hours(query, hours).bind(MAX_COUNTED);
+        let rows = self.counted(query).await?.into_iter();
+        Ok(rows.map(|row| row.of(MINUTE_MS)).collect())
     }
 
     /// Counts the latest visits of a link with one of some values by a dimension, time and class.

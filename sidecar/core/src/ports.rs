@@ -43,10 +43,10 @@ pub use quotas::{QuotaOwner, UsedUp};
 pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, Stretch, TimeSpan, VisitPage};
 pub use upkeep::{End, EndPlace, EndedPage, Filled, Kept, Page, Place, RecordIndex, Slice, Stood};
 pub use visits::{
-    CountQuery, Counted, Counts, DayVisitors, Dimension, DomainCount, ExportedVisit, FirstClicks,
-    Hours, Intervals, KeptVisit, KeptVisits, LinkClicks, LinkTotal, MAX_COUNTED, MAX_COUNTS,
-    MAX_POISON, MAX_VALUES, MOST_CLICKED, MostClicked, NetworkCount, OTHER, OldCounts, Poison,
-    QueueDepth, QueuedBatch, QueuedId, Recipient, TimeCount, ValueCount, ValueTimeCount,
+    BY_MINUTE, CountQuery, Counted, Counts, DayVisitors, Dimension, DomainCount, ExportedVisit,
+    FirstClicks, Hours, Intervals, KeptVisit, KeptVisits, LinkClicks, LinkTotal, MAX_COUNTED,
+    MAX_COUNTS, MAX_POISON, MAX_VALUES, MOST_CLICKED, MostClicked, NetworkCount, OTHER, OldCounts,
+    Poison, QueueDepth, QueuedBatch, QueuedId, Recipient, TimeCount, ValueCount, ValueTimeCount,
     VisitListing, VisitQueue, VisitsToExport, status_text,
 };
 

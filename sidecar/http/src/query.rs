@@ -28,7 +28,7 @@ parameters! {
         |_| json!({ "type": "string", "pattern": "^[-0-9A-Za-z_]+$" });
     pub(super) SINCE: query "since", "Since",
         "Start of the period. Statistics round it down to a whole hour. They begin seven days before \
-         their end by default, and at most 800 days before it.", parameter::moment;
+         their end by default, or 24 hours with `interval=minute`, and at most 800 days before it.", parameter::moment;
     pub(super) UNTIL: query "until", "Until",
         "End of the period, which is not part of it. Statistics round it down to a whole hour, and \
          refuse an empty period. Default: now; statistics then include the current hour.",

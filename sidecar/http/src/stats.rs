@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours};
+use shortlink_core::ports::{BY_MINUTE, CountQuery, Counted, Dimension, Hours};
 use shortlink_core::visit::class::Class;
 
 use super::app::SharedApp;
@@ -29,6 +29,9 @@ const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
 const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// The maximum time span with intervals of a minute, and the default one.
+const MINUTES_SPAN: SignedDuration = SignedDuration::from_hours(24);
 
 /// The maximum time span.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
@@ -125,7 +128,8 @@ pub(super) struct StatsBody {
     /// Time zone of the days.
     timezone: String,
     visits: ClassCounts,
-    /// Intervals with visits. The first and the last day have only their visits of the period.
+    /// Intervals with visits. The first and the last day have only their visits of the period. Minutes of a link are
+    /// those of its latest visits that are stored, so that `visits` can be greater than their sum.
     intervals: Vec<IntervalBody>,
     /// Unique visitors per day of UTC, in every time zone. A visitor counts once on each day: visitors cannot be
     /// recognised on another day.
@@ -139,7 +143,8 @@ parameters! {
     MINUTES: query "minutes", "Minutes", "Length of the period up to now, in minutes.",
         |_| number(1, MAX_MINUTES.into(), DEFAULT_MINUTES);
     INTERVAL: query "interval", "Interval",
-        "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
+        "Length of the intervals. Default: an hour for a period of up to three days, else a day. `minute` is for \
+         at most 24 hours of the last two days, and the present hour.",
         of::<words::Interval>;
     TIMEZONE: query "timezone", "Timezone",
         "Time zone of the days, by its name in the IANA database. Visits are counted by hours of \
@@ -153,7 +158,7 @@ parameters! {
     VALUE_INTERVALS: query "valueIntervals", "ValueIntervals",
         format!(
             "Return intervals for the {MAX_VALUES_OVER_TIME} values with the most visits as well. The \
-             period then has at most {MAX_INTERVALS_OF_VALUES} intervals."
+             period then has at most {MAX_INTERVALS_OF_VALUES} intervals, each an hour or a day."
         ),
         |_| json!({ "type": "boolean", "default": false });
 }
@@ -163,7 +168,7 @@ query! {
     StatsQuery {
         since: Timestamp = SINCE,
         until: Timestamp = UNTIL,
-        interval: Hours = INTERVAL,
+        interval: Interval = INTERVAL,
         timezone: Zone = TIMEZONE,
         by: Vec<Dimension> = BY,
         limit: Limit = VALUES,
@@ -232,27 +237,48 @@ async fn of_link(
 }
 
 values! {
-    Hours: |name| [Hours::One, Hours::Day].into_iter().find(|it| name_of(*it) == name), "hour or day";
+    Interval: |name| Interval::ALL.into_iter().find(|it| it.name() == name), "minute, hour or day";
 }
 
-/// The name of a length of intervals.
-fn name_of(interval: Hours) -> &'static str {
-    match interval {
-        Hours::One => "hour",
-        Hours::Day => "day",
+/// The length of intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interval {
+    /// A minute.
+    Minute,
+    /// An hour or a day.
+    Hours(Hours),
+}
+
+impl Interval {
+    const ALL: [Self; 3] = [
+        Self::Minute,
+        Self::Hours(Hours::One),
+        Self::Hours(Hours::Day),
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hours(Hours::One) => "hour",
+            Self::Hours(Hours::Day) => "day",
+        }
     }
 }
 
 /// The period of statistics and the length of its intervals. Both bounds are rounded down to whole
 /// hours, so that periods that touch share no visit and lose none. Without `until`, the period
 /// includes the present hour.
-fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, Hours), Problem> {
+fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, Interval), Problem> {
     let last = floor(asked.until.unwrap_or(now), Unit::Hour);
     let until = match asked.until {
         Some(_) => last,
         None => last + SignedDuration::from_hours(1),
     };
-    let default = || last.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN);
+    let default_span = match asked.interval {
+        Some(Interval::Minute) => MINUTES_SPAN,
+        _ => DEFAULT_SPAN,
+    };
+    let default = || last.checked_sub(default_span).unwrap_or(Timestamp::MIN);
     let since = floor(asked.since.unwrap_or_else(default), Unit::Hour);
     if since >= until {
         return Err(Problem::query(format!(
@@ -267,18 +293,52 @@ fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, H
         )));
     }
     let interval = asked.interval.unwrap_or(if span <= SHORT_SPAN {
-        Hours::One
+        Interval::Hours(Hours::One)
     } else {
-        Hours::Day
+        Interval::Hours(Hours::Day)
     });
-    let intervals = span.as_hours() / interval.count();
-    if asked.value_intervals == Some(true) && intervals > MAX_INTERVALS_OF_VALUES {
-        return Err(Problem::query(format!(
-            "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
-             shorter time."
-        )));
+    let fault = match interval {
+        Interval::Minute => by_minute_fault(asked, (since, until), span, now),
+        Interval::Hours(hours) => {
+            let is_too_long = span.as_hours() / hours.count() > MAX_INTERVALS_OF_VALUES;
+            (asked.value_intervals == Some(true) && is_too_long).then(|| {
+                format!(
+                    "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
+                     shorter time."
+                )
+            })
+        }
+    };
+    fault.map_or(Ok((since, until, interval)), |fault| {
+        Err(Problem::query(fault))
+    })
+}
+
+/// The fault of a period that cannot be counted by the minute.
+fn by_minute_fault(
+    asked: &StatsQuery,
+    (since, until): (Timestamp, Timestamp),
+    span: SignedDuration,
+    now: Timestamp,
+) -> Option<String> {
+    let first = floor(now, Unit::Hour) - BY_MINUTE;
+    if span > MINUTES_SPAN {
+        Some(format!(
+            "interval=minute is for at most 24 hours, but the period begins at {since} and ends at {until}: \
+             specify a later since or an earlier until, or interval=hour."
+        ))
+    } else if since < first {
+        Some(format!(
+            "interval=minute is for the last two days, but since is {since}: it can be {first} or later."
+        ))
+    } else if asked.value_intervals == Some(true) {
+        Some(
+            "valueIntervals cannot be combined with interval=minute: specify interval=hour or interval=day."
+                .to_owned(),
+        )
+    } else {
+        None
     }
-    Ok((since, until, interval))
 }
 
 async fn count(
@@ -302,9 +362,15 @@ async fn count(
     let mut visits = ClassCounts::default();
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
     let counts = app.listings.count(&query, &dimensions).await?;
-    for count in counts.times {
+    for count in &counts.times {
         visits.add(count.class, count.visits);
-        let begin = zone.begin_of(interval, count.hour);
+    }
+    let (length, times) = match interval {
+        Interval::Minute => (None, app.listings.count_minutes(&query).await?),
+        Interval::Hours(length) => (Some(length), counts.times),
+    };
+    for count in times {
+        let begin = length.map_or(count.begin, |length| zone.begin_of(length, count.begin));
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
@@ -325,24 +391,16 @@ async fn count(
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.visits.total));
         values.truncate(limit as usize);
-        if asked.value_intervals == Some(true) {
+        if let (Some(true), Some(length)) = (asked.value_intervals, length) {
             let first = values.len().min(MAX_VALUES_OVER_TIME);
-            add_intervals(
-                app,
-                &query,
-                dimension,
-                interval,
-                &zone,
-                &mut values[..first],
-            )
-            .await?;
+            add_intervals(app, &query, dimension, length, &zone, &mut values[..first]).await?;
         }
         by.insert(dimension.name(), values);
     }
     Ok(Json(StatsBody {
         since,
         until,
-        interval: name_of(interval),
+        interval: interval.name(),
         timezone: zone.name().to_owned(),
         visits,
         intervals: listed(intervals),

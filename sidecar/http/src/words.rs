@@ -38,7 +38,7 @@ word! {
 
 word! {
     /// Length of the intervals; days are those of `timezone`.
-    pub(crate) Interval: one_of(["hour", "day"])
+    pub(crate) Interval: one_of(["minute", "hour", "day"])
 }
 
 word! {

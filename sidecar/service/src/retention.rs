@@ -46,7 +46,7 @@ const MOST: u32 = 16_000;
 /// The retention of counts by network and minute, in which blocks are detected.
 const NETWORKS: SignedDuration = SignedDuration::from_hours(3);
 
-/// The kinds of rows of counts that one transaction deletes: minutes, hours of links, hours, values,
+/// The kinds of rows of counts that one transaction deletes: minutes of domains, hours of links, hours, values,
 /// and days.
 const KINDS_OF_COUNTS: u32 = 5;
 
@@ -172,7 +172,8 @@ impl Retention {
                 let each = self.rows / KINDS_OF_COUNTS;
                 let gone = self.store.forget_counts(old, each).await?;
                 let networks = self.store.forget_networks(before(NETWORKS), each);
-                Ok(gone + networks.await?)
+                let minutes = self.store.forget_minutes(now, each);
+                Ok(gone + networks.await? + minutes.await?)
             }
             (Due::Erasures, _) => {
                 let before = before(LATEST_EVENT);

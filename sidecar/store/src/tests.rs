@@ -15,6 +15,7 @@ mod events;
 mod exports;
 pub(super) mod keys;
 pub(super) mod listing;
+mod minutes;
 mod people;
 mod places;
 mod pruning;

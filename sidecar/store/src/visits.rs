@@ -14,6 +14,7 @@ mod keeping;
 mod listing;
 mod marks;
 pub(crate) mod messages;
+mod minutes;
 mod moves;
 mod moving;
 mod network_minutes;
@@ -216,8 +217,10 @@ struct Counts<'a> {
     links: BTreeMap<(LinkKey<'a>, i64, &'static str), (i64, i64)>,
     /// By campaign, dimension, hour, value and class.
     hours: BTreeMap<(i64, &'static str, i64, &'a str, &'static str), i64>,
+    /// By campaign, minute and class, of the latest minutes.
+    minutes: BTreeMap<(i64, i64, &'static str), i64>,
     /// By minute and host.
-    minutes: BTreeMap<(i64, &'a str), i64>,
+    domains: BTreeMap<(i64, &'a str), i64>,
     /// Human ones by minute, host and known network.
     networks: BTreeMap<(i64, &'a str, &'a str), i64>,
     /// Visitors by campaign and day; only human ones.
@@ -259,15 +262,16 @@ impl<'a> CountedAgents<'a> {
 }
 
 impl<'a> Counts<'a> {
-    /// Counts visits.
-    fn of(visits: &[Taken<'a>]) -> Self {
+    /// Counts visits: by the minute those since a minute.
+    fn of(visits: &[Taken<'a>], minutes_since: i64) -> Self {
         let mut counts = Self::default();
         // Most visits have all properties in common with others of the same batch. Counting these
         // first means that each row is looked up only once.
         let mut alike: Map<Alike<'a>, (&Visit, i64)> = Map::default();
         let mut agents = CountedAgents::default();
         let mut links: Map<(LinkKey<'a>, i64, &'static str), (i64, i64)> = Map::default();
-        let mut minutes: Map<(i64, &str), i64> = Map::default();
+        // By these groups too, so that no visit is looked up once more.
+        let mut minutes: Map<(i64, &str, Option<i64>, &'static str), i64> = Map::default();
         let mut networks: Map<(i64, &str, &str), i64> = Map::default();
         for taken in visits {
             let (visit, campaign) = (taken.visit, taken.campaign());
@@ -285,10 +289,19 @@ impl<'a> Counts<'a> {
             let values = (agents.number(visit), visit.status, texts);
             let key = (campaign, hour, class, values);
             alike.entry(key).or_insert((visit, 0)).1 += 1;
-            *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
+            let key = (minute_of(visit), &*visit.host, campaign, class);
+            *minutes.entry(key).or_default() += 1;
             if let (Some(network), Class::Human) = (&visit.place.isp, visit.classification.class) {
                 let key = (minute_of(visit), &*visit.host, &**network);
                 *networks.entry(key).or_default() += 1;
+            }
+        }
+        for ((minute, host, campaign, class), visits) in minutes {
+            *counts.domains.entry((minute, host)).or_default() += visits;
+            if minute >= minutes_since {
+                for of in [Some(ALL), campaign].into_iter().flatten() {
+                    *counts.minutes.entry((of, minute, class)).or_default() += visits;
+                }
             }
         }
         // These groups have most rows in common: each is sorted in once.
@@ -304,7 +317,6 @@ impl<'a> Counts<'a> {
         Self {
             links: links.into_iter().collect(),
             hours: rows.into_iter().collect(),
-            minutes: minutes.into_iter().collect(),
             networks: networks.into_iter().collect(),
             ..counts
         }

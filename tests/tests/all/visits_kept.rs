@@ -69,6 +69,8 @@ fn counts(sql: &Sql<'_>) -> (String, String) {
         sql.query(kept),
         sql.query(&hours_of_visits("ORDER BY 1, 2, 3, 4, 5")),
     );
+    let kept = "SELECT campaign_id, minute, class, visits FROM visit_minutes";
+    let minutes = (sql.query(kept), sql.query(&minutes_of_visits()));
     // Collations differ.
     let sorted = |text: String| {
         let mut lines: Vec<&str> = text.lines().collect();
@@ -76,9 +78,21 @@ fn counts(sql: &Sql<'_>) -> (String, String) {
         lines.join("\n")
     };
     (
-        sorted(links.0) + "\n\n" + &sorted(hours.0),
-        sorted(links.1) + "\n\n" + &sorted(hours.1),
+        [links.0, hours.0, minutes.0].map(sorted).join("\n\n"),
+        [links.1, hours.1, minutes.1].map(sorted).join("\n\n"),
     )
+}
+
+/// Counts visits by minute as the sidecar does, by SQL.
+fn minutes_of_visits() -> String {
+    let of = |campaign, filter| {
+        format!(
+            "SELECT {campaign} AS campaign, at / 60000 AS minute, class, count(*) FROM visits WHERE {filter} \
+             GROUP BY 1, 2, 3"
+        )
+    };
+    let campaigns = of("campaign_id", "campaign_id IS NOT NULL");
+    format!("{} UNION ALL {campaigns}", of("0", "true"))
 }
 
 /// Counts visits by hour as the sidecar does, by SQL.
@@ -133,12 +147,14 @@ fn grow_old(sql: &Sql<'_>) {
          UPDATE visits SET agent_id = 1 WHERE agent_id IN \
          (SELECT id FROM visit_agents WHERE user_agent = '{IPHONE}'); \
          UPDATE visits SET class = 'human', reason = 'old', ruleset = 0; \
-         DELETE FROM visit_link_hours; DELETE FROM visit_hours; \
+         DELETE FROM visit_link_hours; DELETE FROM visit_hours; DELETE FROM visit_minutes; \
          INSERT INTO visit_link_hours SELECT {link}, at / 3600000, class, count(*), max(at) \
          FROM visits GROUP BY 1, 2, 3; \
          INSERT INTO visit_hours {recounted}; \
+         INSERT INTO visit_minutes {}; \
          UPDATE visit_sketches SET registers = {many_people}, visitors = NULL; \
-         COMMIT;"
+         COMMIT;",
+        minutes_of_visits()
     ));
 }
 

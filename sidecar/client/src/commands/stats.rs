@@ -94,14 +94,15 @@ fn zone(name: &str) -> Result<TimeZone, String> {
 #[derive(Debug, Args)]
 pub struct Range {
     /// Start of the period: a time such as 2030-12-31T23:00:00Z, or a day, rounded down to a whole
-    /// hour. The period is at most 800 days long. Default: seven days before the end.
+    /// hour. The period is at most 800 days long. Default: seven days before the end, or 24 hours with --interval
+    /// minute.
     #[arg(long, value_name = "TIME")]
     since: Option<When>,
     /// End of the period: a time or a day, rounded down to a whole hour. Default: now, including the current hour.
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
-    /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else
-    /// day.
+    /// Length of the intervals: minute, hour or day. Default: hour for a period of up to three days, else day.
+    /// Minutes are for at most 24 hours of the last two days.
     #[arg(long, value_name = "INTERVAL")]
     interval: Option<String>,
     /// Time zone of the days, such as Asia/Shanghai. Default: UTC.
@@ -222,10 +223,10 @@ fn describe(stats: &Value) -> String {
     let begin = |of: &Value| second(&member(of, "/begin"));
     let (since, until) = (member(stats, "/since"), member(stats, "/until"));
     let mut text = format!("{} to {}\n\n", second(&since), second(&until));
-    let head = if member(stats, "/interval") == "hour" {
-        "HOUR"
-    } else {
-        "DAY"
+    let head = match member(stats, "/interval").as_str() {
+        "minute" => "MINUTE",
+        "hour" => "HOUR",
+        _ => "DAY",
     };
     let intervals = elements(stats, "intervals").iter();
     let all = ("all".to_owned(), &stats["visits"]);

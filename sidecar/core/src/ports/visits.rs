@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use vocabulary::{CampaignId, Code};
 
 use super::PublishError;
@@ -278,11 +278,14 @@ pub fn status_text(status: u16) -> &'static str {
         .map_or("", String::as_str)
 }
 
-/// The number of visits in an hour.
+/// The time up to the present hour in which visits of a campaign, and all visits, are counted by the minute.
+pub const BY_MINUTE: SignedDuration = SignedDuration::from_hours(48);
+
+/// The number of visits in an hour or a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeCount {
-    /// The start of the hour.
-    pub hour: Timestamp,
+    /// The start of the hour or the minute.
+    pub begin: Timestamp,
     /// The class of the visits.
     pub class: Class,
     /// The number of visits.

@@ -257,6 +257,64 @@ async fn periods_that_touch_count_each_visit_once_and_the_answer_has_their_bound
 }
 
 #[tokio::test]
+async fn the_last_two_days_are_counted_by_the_minute() {
+    let scene = Scene::with_visits().await;
+    for path in [
+        "/v1/campaigns/1/stats",
+        "/v1/links/member/stats",
+        "/v1/stats",
+    ] {
+        let query = "interval=minute&since=2026-05-31T21:30:00Z&by=country,device";
+        let stats = scene.get(&format!("{path}?{query}")).await.json();
+        assert_eq!(stats["interval"], "minute");
+        assert_eq!(stats["since"], "2026-05-31T21:00:00Z");
+        assert_eq!(stats["until"], "2026-06-01T01:00:00Z");
+        assert_eq!(stats["visits"]["total"], 3);
+        assert_eq!(stats["by"]["country"][0]["human"], 2);
+        let intervals = stats["intervals"].as_array().expect("intervals").iter();
+        let intervals: Vec<Value> = intervals
+            .map(|it| json!([it["begin"], it["human"], it["preview"], it["total"]]))
+            .collect();
+        let expected = json!([
+            ["2026-05-31T22:10:00Z", 1, 0, 1],
+            ["2026-05-31T22:20:00Z", 0, 1, 1],
+            ["2026-05-31T23:59:00Z", 1, 0, 1],
+        ]);
+        assert_eq!(json!(intervals), expected, "{path}");
+        // By default, the last 24 hours and the present one.
+        let stats = scene.get(&format!("{path}?interval=minute")).await.json();
+        assert_eq!(stats["since"], "2026-05-31T00:00:00Z");
+        let first = "since=2026-05-30T00:00:00Z&until=2026-05-31T00:00:00Z";
+        let first = scene.get(&format!("{path}?interval=minute&{first}")).await;
+        assert_eq!(first.status, 200);
+        for (query, fault) in [
+            (
+                "since=2026-05-30T00:00:00Z&until=2026-05-31T01:00:00Z",
+                "interval=minute is for at most 24 hours, but the period begins at 2026-05-30T00:00:00Z and ends \
+                 at 2026-05-31T01:00:00Z",
+            ),
+            (
+                "since=2026-05-29T23:59:59Z&until=2026-05-30T01:00:00Z",
+                "since is 2026-05-29T23:00:00Z: it can be 2026-05-30T00:00:00Z or later",
+            ),
+            (
+                "by=country&valueIntervals=true",
+                "valueIntervals cannot be combined with interval=minute",
+            ),
+        ] {
+            let refused = scene.get(&format!("{path}?interval=minute&{query}")).await;
+            assert_eq!(refused.status, 400);
+            let detail = refused.json()["detail"].to_string();
+            assert!(detail.contains(fault), "{detail}");
+        }
+    }
+    let refused = scene.get("/v1/stats?interval=second").await;
+    assert_eq!(refused.status, 400);
+    let detail = refused.json()["detail"].to_string();
+    assert!(detail.contains("minute, hour or day"), "{detail}");
+}
+
+#[tokio::test]
 async fn days_are_those_of_a_time_zone() {
     let scene = Scene::with_visits().await;
     let at = |sequence, at| visit(sequence, "member", at, Class::Human);

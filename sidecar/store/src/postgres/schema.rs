@@ -53,6 +53,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0043_utm_templates",
     "0044_unchanged_links",
     "0045_domain_brands",
+    "0046_visit_minutes",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

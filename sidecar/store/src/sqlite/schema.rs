@@ -56,6 +56,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0048_utm_templates",
     "0049_unchanged_links",
     "0050_domain_brands",
+    "0051_visit_minutes",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

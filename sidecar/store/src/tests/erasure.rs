@@ -167,7 +167,7 @@ async fn visits_after_an_erasure_are_corrected_where_they_were_counted(fixture: 
         let counts = counts.expect("a store");
         let of = counts
             .iter()
-            .map(|it| (it.hour.to_string(), it.class, it.visits));
+            .map(|it| (it.begin.to_string(), it.class, it.visits));
         of.collect::<Vec<_>>()
     };
     let hour = "2026-06-01T12:00:00Z".to_owned();

@@ -137,7 +137,7 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
     let of = |of: Counted| async move {
         let counts = store.count_visits(&query(of)).await.expect("a store");
         let text = |count: &shortlink_core::ports::TimeCount| {
-            format!("{} {} {}", count.hour, count.class.name(), count.visits)
+            format!("{} {} {}", count.begin, count.class.name(), count.visits)
         };
         counts.iter().map(text).collect::<Vec<_>>()
     };

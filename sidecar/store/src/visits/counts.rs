@@ -210,7 +210,7 @@ async fn by_time(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<TimeCount>, 
     let (since, until) = hours(query);
     let read = |row: &Row| {
         Ok(TimeCount {
-            hour: moment(row, "hour", HOUR_MS)?,
+            begin: moment(row, "hour", HOUR_MS)?,
             class: class(row.get("class")?),
             visits: number(row, "visits")?,
         })
@@ -455,7 +455,7 @@ pub(super) async fn link(
 }
 
 /// The hours that a query asks for: from the first on, and before the second.
-fn hours(query: &CountQuery) -> (i64, i64) {
+pub(super) fn hours(query: &CountQuery) -> (i64, i64) {
     let hour = |at: Timestamp| at.as_millisecond().div_euclid(HOUR_MS);
     (hour(query.since), hour(query.until))
 }

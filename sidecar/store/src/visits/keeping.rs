@@ -17,7 +17,7 @@ use super::values::name;
 use super::watch::note_stretch;
 use super::{
     ALL, Counts, LinkKey, Map, OF_LINKS, Taken, VisitedLink, add_new, click_ids, clicks, erasure,
-    evidence_column, first_clicks, network_minutes, ranges, sketches, some, variants,
+    evidence_column, first_clicks, minutes, network_minutes, ranges, sketches, some, variants,
 };
 use crate::db::Db;
 use crate::rows::ids_of;
@@ -127,7 +127,7 @@ async fn keep(
     taken = alive.iter().map(|&place| taken[place]).collect();
     places = alive.iter().map(|&place| places[place]).collect();
     new = taken.iter().map(|it| it.visit).collect();
-    let mut counts = Counts::of(&taken);
+    let mut counts = Counts::of(&taken, minutes::since(now));
     let mut pending = None;
     let ids = if let Some((id, first)) = numbered {
         let rows = taken.iter().zip(first..);
@@ -491,13 +491,14 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
          DO UPDATE SET visits = kept.visits + excluded.visits"
     );
     db.insert(into, types, end, hours).await?;
-    let minutes = counts.minutes.iter();
-    let minutes = minutes
+    minutes::add(db, counts).await?;
+    let domains = counts.domains.iter();
+    let domains = domains
         .map(|((minute, host), visits)| [(*minute).into(), (*host).into(), (*visits).into()]);
     let into = sql!("INSERT INTO visit_domain_minutes AS kept (minute, host, visits)");
     let types = ["bigint", "text", "bigint"];
     let end =
         sql!(" ON CONFLICT (minute, host) DO UPDATE SET visits = kept.visits + excluded.visits");
-    db.insert(into, types, end, minutes).await?;
+    db.insert(into, types, end, domains).await?;
     network_minutes::add(db, counts).await
 }

@@ -7,7 +7,7 @@ use shortlink_core::ports::{Dimension, status_text};
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 
-use super::{ALL, Counts, EARLIER, HOUR_MS, LinkKey};
+use super::{ALL, Counts, EARLIER, HOUR_MS, LinkKey, MINUTE_MS};
 use crate::shared::DAY_MS;
 
 /// Additions to the counts and subtractions from them.
@@ -20,11 +20,12 @@ pub(super) struct Moves<'a> {
 }
 
 impl<'a> Moves<'a> {
-    /// The moves of visits, each with its link. Hours before `hours_since` are not counted apart
-    /// any more.
+    /// The moves of visits, each with its link. Hours before `hours_since` and minutes before
+    /// `minutes_since` are not counted apart any more.
     pub(super) fn of(
         visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
         hours_since: Option<Timestamp>,
+        minutes_since: i64,
     ) -> Self {
         let hours_since = hours_since.map(|since| since.as_millisecond().div_euclid(HOUR_MS));
         let mut moves = Self {
@@ -55,6 +56,13 @@ impl<'a> Moves<'a> {
                 if is_kept {
                     moves.count(visit, hour, counted, by);
                 }
+                let minute = visit.at.as_millisecond().div_euclid(MINUTE_MS);
+                if minute >= minutes_since {
+                    for of in campaigns(visit) {
+                        let key = (of, minute, counted.class.name());
+                        *moves.counts.minutes.entry(key).or_default() += by;
+                    }
+                }
             }
             if is_kept {
                 moves.move_person(visit, from, to);
@@ -62,6 +70,7 @@ impl<'a> Moves<'a> {
         }
         moves.counts.links.retain(|_, (visits, _)| *visits != 0);
         moves.counts.hours.retain(|_, visits| *visits != 0);
+        moves.counts.minutes.retain(|_, visits| *visits != 0);
         moves
     }
 

@@ -20,7 +20,8 @@ use super::sink::asked;
 use super::sketches::{self, Kept};
 use super::values::name;
 use super::{
-    ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, variants, visitor_id,
+    ALL, Counts, EARLIER_TEXT, asn, clicks, evidence, first_clicks, method, minutes, variants,
+    visitor_id,
 };
 use crate::db::Db;
 use crate::shared::DAY_MS;
@@ -331,7 +332,7 @@ async fn reclassify(
     let codes: Vec<&str> = verdicts.iter().map(|it| it.0.code.as_str()).collect();
     let keys = keys(db, &codes).await?;
     let verdicts: Vec<_> = verdicts.into_iter().zip(keys).collect();
-    let mut moves = Moves::of(verdicts.iter().copied(), hours_since);
+    let mut moves = Moves::of(verdicts.iter().copied(), hours_since, minutes::since(now));
     // In the same order as counts of new visits.
     name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
@@ -463,6 +464,7 @@ pub(super) async fn remove_empty(
         ))
     };
     let removed = db.delete(from, key, less.into_iter(), end, read).await?;
+    minutes::remove_empty(db, counts).await?;
     Ok(removed.into_iter().collect())
 }
 

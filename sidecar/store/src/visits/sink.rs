@@ -23,7 +23,7 @@ use super::keeping::add;
 use super::moves::Moves;
 use super::reclassify::{mark_stale, remove_empty};
 use super::values::name;
-use super::{Counts, EARLIER, LinkKey, marks, sketches, variants};
+use super::{Counts, EARLIER, LinkKey, marks, minutes, sketches, variants};
 use crate::Store;
 use crate::db::Db;
 use crate::shared::failed;
@@ -480,7 +480,11 @@ async fn correct(
     let moved = same
         .iter()
         .map(|(verdict, _)| (*verdict, LinkKey::Code(&verdict.0.code)));
-    let mut moves = Moves::of(moved, correction.hours_since);
+    let mut moves = Moves::of(
+        moved,
+        correction.hours_since,
+        minutes::since(correction.now),
+    );
     let links = of_links(&mut moves.counts);
     add_to_limits(db, &links, &[], id).await?;
     // In the same order as counts of new visits.

@@ -137,9 +137,9 @@ fn merge(counts: &mut Counts<'_>, rest: &HashSet<Named<'_>>) {
         let day = minute.div_euclid(MINUTES_OF_DAY);
         named(ALL, Dimension::Domain.name(), day, host)
     };
-    for ((minute, host), visits) in std::mem::take(&mut counts.minutes) {
+    for ((minute, host), visits) in std::mem::take(&mut counts.domains) {
         let key = (minute, host_at(minute, host));
-        *counts.minutes.entry(key).or_default() += visits;
+        *counts.domains.entry(key).or_default() += visits;
     }
     for ((minute, host, network), visits) in std::mem::take(&mut counts.networks) {
         let day = minute.div_euclid(MINUTES_OF_DAY);

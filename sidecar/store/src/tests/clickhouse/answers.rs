@@ -213,6 +213,10 @@ impl Pair {
             store.count(query, &dimensions).await.expect("a store")
         })
         .await;
+        self.same(&format!("minutes {query:?}"), async |store| {
+            store.count_minutes(query).await.expect("a store")
+        })
+        .await;
         let by = Intervals {
             length: *[Hours::One, Hours::Day].choose(random).expect("some"),
             ahead: random.random_range(-14..=14),

@@ -217,7 +217,8 @@ impl Store {
             .filter(|it| !counted.0.contains_key(&place(it)));
         let gone: Vec<&str> = gone.map(|it| it.code).collect();
         let all = verdicts.iter().copied().map(with_key);
-        let mut counts = Moves::of(all, hours_since).counts;
+        // Those of links only.
+        let mut counts = Moves::of(all, hours_since, i64::MAX).counts;
         let counts = of_links(&mut counts);
         let last = asked(operation, sink.last_human(&gone, &counts).await)?;
         for it in &weighed.unknown {
