@@ -332,8 +332,8 @@ fn campaigns_are_counted_and_what_is_wrong_with_them_is_said() {
     until("it is logged", SOON, || {
         assert_eq!(site.get("/link").status, 503);
         let log = site.nginx.error_log();
-        log.contains("what Redis holds for the campaign 4f is no record")
-            && log.contains("the link link has not all parameters")
+        log.contains("the value in Redis for the campaign 4f is not a record")
+            && log.contains("the link link lacks parameters")
     });
     site.assert_ends_sound(&[]);
 }

@@ -171,7 +171,7 @@ mod tests {
             ("delimiter=tab", Format::Json, "delimiter is for text/csv"),
             ("delimiter=,", Format::Csv, "delimiter must be"),
             ("columns=a,%20a", Format::Csv, "columns has a twice"),
-            ("colums=a", Format::Csv, "There are only"),
+            ("colums=a", Format::Csv, "The allowed parameters are"),
         ] {
             let told = refused(text, format);
             assert!(told.contains(part), "{text}: {told}");

@@ -146,8 +146,11 @@ async fn what_is_not_right_is_told_and_who_may_not_listen_does_not() {
         ("class=alien", "class must be one of"),
         ("code=a.b", "code must be"),
         ("domain=", "domain must be"),
-        ("limit=5", "only the parameters class, code and domain"),
-        ("campaignId=1", "only the parameters class, code and domain"),
+        ("limit=5", "allowed parameters are class, code and domain"),
+        (
+            "campaignId=1",
+            "allowed parameters are class, code and domain",
+        ),
     ] {
         let path = format!("/v1/visits/live?{query}");
         let answer = scene.refused(&path, None).await;

@@ -132,7 +132,7 @@ async fn refused_messages_have_pointers_and_no_links() {
     let told: Vec<_> = results.iter().map(refused).collect();
     for ((pointers, detail), (pointer, part)) in told.iter().zip([
         ("/parameters/member", "needs a value"),
-        ("/text", "may have 10"),
+        ("/text", "at most 10"),
         ("/text", "has the URL https://denied.example/, which"),
         ("/longUrl", "is not for messages"),
         ("/text", ""),

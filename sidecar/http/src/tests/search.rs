@@ -97,5 +97,5 @@ async fn a_text_that_cannot_be_searched_is_refused_with_what_can() {
         );
     }
     let other = service.get("/v1/search?query=spring").await;
-    assert_eq!(other.json()["detail"], "There is only the parameter q.");
+    assert_eq!(other.json()["detail"], "The only allowed parameter is q.");
 }
