@@ -128,7 +128,7 @@ function draw(drawing, width, { begins, step, series, ticks }) {
     }, text));
   }
   const mark = svg('rect', {
-    class: 'mark', y: TOP, width: column, height: bottom - TOP, display: 'none',
+    class: 'mark', y: TOP, width: Math.max(column, 2), height: bottom - TOP, display: 'none',
   });
   parts.push(mark, ...stacks({ begins, series, left, column, y }));
   drawing.setAttribute('width', width);

@@ -14,13 +14,20 @@ const HOUR = 3_600_000;
 /** The most hours that are shown one by one; above, days are. */
 const MOST_HOURS = 14 * 24;
 
-/** A section with the clicks of a campaign, and its conversions if there are any; null where the key may not see them. */
+/**
+ * A section with the clicks of a campaign, and its conversions if there are any; null where the key may not see them. And
+ * the hour of the first click, if there is one.
+ */
 export async function clicks({ campaign, converted, may }) {
-  if (!may('stats:read')) return null;
+  if (!may('stats:read')) return { clicked: null };
   const [answer, figures] = await Promise.all([
     part(() => get(`/v1/campaigns/${campaign.id}/clicks`)),
     part(() => report([campaign.id])),
   ]);
+  return { clicked: shown({ campaign, converted, may, answer, figures }), firstAt: answer.hours?.[0]?.begin };
+}
+
+function shown({ campaign, converted, may, answer, figures }) {
   const section = (...parts) => h('section', { class: 'sheet', 'data-clicks': '', 'aria-label': t('clicks') },
     h('h2', {}, t('clicks')), parts);
   const failed = [answer, figures].find(({ failure }) => failure);

@@ -6,7 +6,8 @@ import { inZone, written } from './zone.js';
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** The hours and days between two ticks; the smallest step is taken whose texts fit. */
+/** The minutes, hours, days and months between two ticks; the smallest step is taken whose texts fit. */
+const EVERY_MINUTES = [1, 2, 5, 10, 15, 30];
 const EVERY_HOURS = [1, 2, 3, 6, 12];
 const EVERY_DAYS = [1, 2, 7, 14];
 const EVERY_MONTHS = [1, 2, 3, 6, 12];
@@ -38,7 +39,8 @@ export function timeText(moment, step) {
 
 /** The ticks of a time axis, at most `most`: the places among `begins`, and their texts. */
 export function timeTicks(begins, step, most) {
-  for (const candidate of step === 'day' ? [...ofDays(), ...ofMonths()] : [...ofHours(), ...ofDays()]) {
+  const kinds = { minute: [ofMinutes, ofHours], hour: [ofHours, ofDays], day: [ofDays, ofMonths] }[step];
+  for (const candidate of kinds.flatMap((kind) => kind(step))) {
     const ticks = begins.flatMap((begin, place) => (candidate.isAt(begin)
       ? [{ place, text: candidate.format(begin) }] : []));
     if (ticks.length <= most) return ticks;
@@ -46,11 +48,23 @@ export function timeTicks(begins, step, most) {
   return [];
 }
 
-function ofHours() {
+function ofMinutes() {
+  const day = written({ day: 'numeric', month: 'short' });
+  const time = written({ hour: 'numeric', minute: '2-digit' });
+  const minutes = (begin) => inZone(begin).getUTCHours() * 60 + inZone(begin).getUTCMinutes();
+  return EVERY_MINUTES.map((every) => ({
+    isAt: (begin) => minutes(begin) % every === 0,
+    format: (begin) => (minutes(begin) === 0 ? day : time).format(begin),
+  }));
+}
+
+/** Hours of UTC, which may be half over, or among minutes those of the clock. */
+function ofHours(step) {
   const day = written({ day: 'numeric', month: 'short' });
   const hour = written({ hour: 'numeric' });
+  const isWhole = (at) => step === 'hour' || at.getUTCMinutes() === 0;
   return EVERY_HOURS.map((every) => ({
-    isAt: (begin) => inZone(begin).getUTCHours() % every === 0,
+    isAt: (begin) => isWhole(inZone(begin)) && inZone(begin).getUTCHours() % every === 0,
     format: (begin) => (inZone(begin).getUTCHours() === 0 ? day : hour).format(begin),
   }));
 }

@@ -10,12 +10,14 @@ import { has, locale, t } from './i18n.js';
 import { timeText } from './scale.js';
 import { startOfDay, timeZone } from './zone.js';
 
-const HOUR = 3_600_000;
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The ranges in days; any other range is chosen by its bounds. */
+/** The ranges in days; today, and any other range, which is chosen by its bounds. */
 const RANGES = [1, 7, 30, 90, 365];
-const STEPS = ['hour', 'day'];
+const TODAY = 'today';
+const STEPS = ['minute', 'hour', 'day'];
 const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer', 'network', 'status', 'variant'];
 
 /** The classes of visits, in the order in which they are shown. */
@@ -25,16 +27,25 @@ export const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown', 'refuse
 const MOST_DAYS_BY_HOUR = 31;
 const DAYS_BY_HOUR = 7;
 
+/** The longest period by the minute, the time up to now in which it is, and the longest that is so by default. */
+const MOST_BY_MINUTE = DAY;
+const LATEST_BY_MINUTE = 2 * DAY;
+const BY_MINUTE = 8 * HOUR;
+
+/** The shortest time that a chart by the minute shows. */
+const LEAST_BY_MINUTE = HOUR / 2;
+
 /** The number of values with a colour of their own, and of those with a row of the legend. */
 const COLOURED = 5;
 const LISTED = 20;
 
 /**
  * A section with the visits that are counted at `address`; `name` is for the file. `begin`, if any, is the time before which
- * there were none: the range is as short as it allows, unless another one is chosen.
+ * there were none: the range is as short as it allows, unless another one is chosen. `firstAt`, if any, is the hour of the
+ * first click: shortly after it, each minute is shown.
  */
-export function statistics({ address, may, name, begin }) {
-  const usual = usualRange(begin);
+export function statistics({ address, may, name, begin, firstAt }) {
+  const usual = usualChoice(begin, firstAt);
   if (!may('stats:read')) {
     return h('section', { class: 'sheet statistics' }, h('h2', {}, t('stats')),
       h('p', { class: 'faint' }, needs('stats:read')));
@@ -63,30 +74,39 @@ export function statistics({ address, may, name, begin }) {
   return section;
 }
 
-/** The range that is shown at first, in days. */
-function usualRange(begin) {
+/** The range that is shown at first, in days, and its step. */
+function usualChoice(begin, firstAt) {
+  if (firstAt && Date.now() - Date.parse(firstAt) <= BY_MINUTE) return { range: '1', step: 'minute' };
   const days = begin ? (Date.now() - Date.parse(begin)) / DAY : DAYS_BY_HOUR;
-  return String(RANGES.find((range) => days <= range && range <= DAYS_BY_HOUR) ?? DAYS_BY_HOUR);
+  return { range: String(RANGES.find((range) => days <= range && range <= DAYS_BY_HOUR) ?? DAYS_BY_HOUR) };
 }
 
 /** The choices in the address. */
-function read(usualDays) {
+function read(atFirst) {
   const here = new URLSearchParams(location.search);
   const one = (name, known, usual) => (known.includes(here.get(name)) ? here.get(name) : usual);
-  const range = one('range', [...RANGES.map(String), 'other'], usualDays);
+  const range = one('range', [TODAY, ...RANGES.map(String), 'other'], atFirst.range);
   // The service counts whole hours; the last one is still in progress.
   const now = Math.ceil(Date.now() / HOUR) * HOUR;
-  let [since, until] = [now - Number(range) * DAY, now];
+  const length = range === TODAY ? 1 : Number(range);
+  let [since, until] = [range === TODAY ? dayOf(now - 1, 0) : now - length * DAY, now];
   if (range === 'other') {
     const moment = (name, usual) => Date.parse(here.get(name)) || usual;
     until = moment('until', now);
     since = moment('since', until - DAYS_BY_HOUR * DAY);
   }
   const days = (until - since) / DAY;
-  const usual = days <= DAYS_BY_HOUR ? 'hour' : 'day';
-  const step = days <= MOST_DAYS_BY_HOUR ? one('step', STEPS, usual) : 'day';
-  if (range !== 'other' && step === 'day') since = dayOf(now - 1, 1 - Number(range));
-  return { range, since, until, days, step, split: one('by', SPLITS, 'class') };
+  const split = one('by', SPLITS, 'class');
+  // By the bounds of the service, to whose longest period the present hour is added. Values are counted by the hour.
+  const present = now - HOUR;
+  const [first, last] = [since, range === 'other' ? until : present].map((at) => Math.floor(at / HOUR) * HOUR);
+  const hasMinutes = split === 'class' && last - first <= MOST_BY_MINUTE && first >= present - LATEST_BY_MINUTE;
+  const steps = STEPS.filter((it) => ({ minute: hasMinutes, hour: days <= MOST_DAYS_BY_HOUR })[it] ?? true);
+  const byLength = days <= DAYS_BY_HOUR ? 'hour' : 'day';
+  const byDefault = range === atFirst.range && hasMinutes ? atFirst.step ?? byLength : byLength;
+  const step = one('step', steps, byDefault);
+  if (range !== 'other' && step === 'day') since = dayOf(now - 1, 1 - length);
+  return { range, since, until, days, step, split, hasMinutes };
 }
 
 /** The start of a day, by its distance from that of a moment: an hour of UTC, as the service counts. */
@@ -124,9 +144,9 @@ function choices(load, usual) {
     change: (event) => { if (event.target.value) choose({ [name]: fromField(event.target.value) }); },
   }));
   const fill = () => {
-    const { range, since, until, days, step, split } = read(usual);
+    const { range, since, until, days, step, split, hasMinutes } = read(usual);
     const isOther = range === 'other';
-    const ranges = RANGES.map((it) => [String(it), t(`stats.range.${it}`)]);
+    const ranges = [TODAY, ...RANGES].map((it) => [String(it), t(`stats.range.${it}`)]);
     place.replaceChildren(...[
       select('range', range, [...ranges, ['other', t('stats.range.other')]], (event) => {
         const chosen = event.target.value;
@@ -136,7 +156,10 @@ function choices(load, usual) {
       isOther && moment('since', since),
       isOther && moment('until', until),
       select('step', step, STEPS.map((it) => [it, t(`stats.step.${it}`), it === 'hour' && days > MOST_DAYS_BY_HOUR]),
-        (event) => choose({ step: event.target.value })),
+        // Minutes are those of today, by class, unless the chosen period has them.
+        ({ target: { value } }) => choose({
+          step: value, ...(value === 'minute' && !hasMinutes && { range: TODAY, by: 'class' }),
+        })),
       select('by', split, SPLITS.map((it) => [it, t(`by.${it}`)]), (event) => choose({ by: event.target.value })),
     ].filter(Boolean));
   };
@@ -190,10 +213,20 @@ function shown(answer, asked, name) {
   ].filter(Boolean);
 }
 
-/** The starts of the chart's intervals, including those without visits, which the API leaves out. */
+/**
+ * The starts of the chart's intervals, including those without visits, which the API leaves out. Minutes are those from the
+ * first visit up to now.
+ */
 function beginsOf(answer, step) {
   const [since, until] = [answer.since, answer.until].map((text) => Date.parse(text));
   const begins = [];
+  if (step === 'minute') {
+    const places = answer.intervals.map(({ begin }) => Date.parse(begin));
+    const end = Math.min(until, Math.max(Date.now(), (places.at(-1) ?? since) + MINUTE));
+    const first = Math.max(since, Math.min(places[0] ?? since, Math.floor((end - LEAST_BY_MINUTE) / MINUTE) * MINUTE));
+    for (let begin = first; begin < end; begin += MINUTE) begins.push(begin);
+    return begins;
+  }
   const of = (place) => (step === 'hour' ? since + place * HOUR : dayOf(since + HOUR - 1, place));
   for (let begin = of(0); begin < until; begin = of(begins.length)) begins.push(begin);
   return begins;

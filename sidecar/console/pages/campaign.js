@@ -23,7 +23,7 @@ export async function show(context, [id]) {
   const path = `/v1/campaigns/${id}`;
   const canChange = may('campaigns:write') && state !== 'revoked';
   const converted = may('stats:read') ? await part(() => get(`${path}/conversions`)) : null;
-  const [clicked, tested, tried] = await Promise.all([
+  const [{ clicked, firstAt }, tested, tried] = await Promise.all([
     clicks({ campaign, converted, may }),
     results({ subject: campaign, path, canEnd: canChange, may, again }), sample(campaign, may),
   ]);
@@ -55,7 +55,9 @@ export async function show(context, [id]) {
     conversions(converted),
     facts(campaign, links, { at, may }),
     !isEmpty && upload,
-    statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}`, begin: campaign.createdAt }),
+    statistics({
+      address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}`, begin: campaign.createdAt, firstAt,
+    }),
     tried,
     h('details', { class: 'sheet' }, h('summary', {}, t('campaign.engineers')), h('dl', { class: 'facts' },
       fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),

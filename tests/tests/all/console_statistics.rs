@@ -252,6 +252,81 @@ fn a_chart_is_read_by_keyboard_kept_as_a_file_and_may_be_empty() {
 }
 
 #[test]
+fn the_first_hours_of_a_campaign_are_shown_by_the_minute() {
+    let scene = Scene::with_taps();
+    let stack = &scene.stack;
+    let browser = browser(stack, Looks::default());
+    let page = format!("/console/campaigns/{}", scene.campaign);
+    open(&browser, &page, "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Campaign Spring");
+    shown(&browser);
+    let choice = |name: &str| {
+        let script = "return document.querySelector(arguments[0]).value";
+        browser.run(script, &[json!(format!("#s-{name}"))])
+    };
+    assert_eq!(["range", "step"].map(choice), ["1", "minute"]);
+    browser.click("[data-table]");
+    assert_eq!(sums(&browser), json!([["Person", 3], ["All", 3]]));
+    // Half an hour up to now, of which the API has the minutes with visits.
+    let rows = "return [...document.querySelectorAll('[data-numbers] tbody tr')].map((row) => \
+                [row.dataset.begin.replace('.000', ''), Number(row.cells[row.cells.length - 1].textContent)])";
+    let rows = browser.run(rows, &[]);
+    let rows = rows.as_array().expect("rows");
+    assert!((30..=33).contains(&rows.len()), "{}", rows.len());
+    let path = format!("/v1/campaigns/{}/stats?interval=minute", scene.campaign);
+    let stats = stack.api("GET", &path, None).json();
+    let intervals = stats["intervals"].as_array().expect("intervals");
+    let visited: Vec<Value> = intervals
+        .iter()
+        .map(|it| json!([it["begin"], it["total"]]))
+        .collect();
+    let is_visited = |row: &&Value| row[1] != json!(0);
+    assert_eq!(
+        rows.iter().filter(is_visited).cloned().collect::<Vec<_>>(),
+        visited
+    );
+    // The axis has times of the person's zone, and the keyboard reaches each minute.
+    let ticks = "const time = new Intl.DateTimeFormat('en', { hour: 'numeric', minute: '2-digit' }); \
+        const times = new Set([...document.querySelectorAll('[data-begin]')].map((row) => \
+        time.format(new Date(row.dataset.begin)))); \
+        const texts = [...document.querySelectorAll('.statistics .plot svg text')].map((it) => it.textContent); \
+        const ticks = texts.filter((text) => text.includes(':')); \
+        return [ticks.length, ticks.every((text) => times.has(text))]";
+    let ticks = browser.run(ticks, &[]);
+    assert!(
+        ticks[0].as_u64() >= Some(2) && ticks[1] == json!(true),
+        "{ticks}"
+    );
+    let begin = &visited[0][0];
+    let place = rows.iter().position(|row| row[0] == *begin);
+    let back = rows.len() - 1 - place.expect("a minute with visits");
+    let keys: String = std::iter::once(END)
+        .chain((0..back).map(|_| LEFT))
+        .collect();
+    browser.press(".statistics .plot", &keys);
+    let said = "return document.querySelector('.statistics .plot').getAttribute('aria-valuetext')";
+    let said = browser.run(said, &[]);
+    let expected = format!("{} visit", visited[0][1]);
+    assert!(said.as_str().expect("text").contains(&expected), "{said}");
+    browser.assert_accessible();
+
+    // Values are counted by the hour; minutes are those of today.
+    choose_split(&browser, "country");
+    assert_eq!(["range", "step"].map(choice), ["1", "hour"]);
+    for page in ["/console/links/plain?by=country", "/console/statistics"] {
+        open(&browser, page, "");
+        shown(&browser);
+        browser.choose("#s-step", "minute");
+        shown(&browser);
+        let choices = ["range", "step", "by"].map(choice);
+        assert_eq!(choices, ["today", "minute", "class"], "{page}");
+        browser.assert_accessible();
+    }
+    browser.assert_sound(&[]);
+}
+
+#[test]
 fn statistics_speak_chinese_and_fit_a_phone() {
     let scene = Scene::with_taps();
     let stack = &scene.stack;
@@ -265,6 +340,11 @@ fn statistics_speak_chinese_and_fit_a_phone() {
     assert_eq!(legend(&browser), devices);
     browser.click("[data-table]");
     browser.find("[data-numbers]");
+    browser.assert_fits();
+    browser.assert_accessible();
+    browser.choose("#s-step", "minute");
+    shown(&browser);
+    browser.text_with("#s-step option:checked", "分钟");
     browser.assert_fits();
     browser.assert_accessible();
     choose_split(&browser, "country");
