@@ -86,7 +86,7 @@ pub(super) fn announce(name: &str, out: &mut String) {
             for byte in name.bytes() {
                 match byte {
                     b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => {
-                        out.push(byte.into())
+                        out.push(byte.into());
                     }
                     _ => out.push_str(&format!("%{byte:02x}")),
                 }
