@@ -53,8 +53,11 @@ async fn create_links(store: &Store) -> [CampaignId; 2] {
     campaigns
 }
 
+/// Whether a subject counts the visits of a code.
+type Counts = fn(&str) -> bool;
+
 /// All subjects, each with the condition that it counts a link.
-fn subjects([a, b]: [CampaignId; 2]) -> Vec<(Counted, fn(&str) -> bool)> {
+fn subjects([a, b]: [CampaignId; 2]) -> Vec<(Counted, Counts)> {
     vec![
         (Counted::All, |_| true),
         (Counted::Campaign(a), |code| code.starts_with('a')),
