@@ -17,11 +17,12 @@ use super::app::SharedApp;
 const SECRET: &str = "x-shortlink-secret";
 
 /// The headers that only nginx may set.
-const OF_NGINX: [&str; 7] = [
+const OF_NGINX: [&str; 8] = [
     SECRET,
     "x-shortlink-base",
     "x-shortlink-domains",
     "x-shortlink-states",
+    "x-shortlink-brands",
     "x-shortlink-node",
     "x-real-ip",
     "x-forwarded-proto",
