@@ -53,7 +53,7 @@ async fn create_links(store: &Store) -> [CampaignId; 2] {
     campaigns
 }
 
-/// Whether a subject counts the visits of a code.
+/// The condition that a subject counts the visits of a code.
 type Counts = fn(&str) -> bool;
 
 /// All subjects, each with the condition that it counts a link.
