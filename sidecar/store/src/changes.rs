@@ -32,8 +32,8 @@ const COLUMNS: &str = "place, link_id, campaign_id, revision";
 const WAITING: Sql = sql!(
     "SELECT ",
     COLUMNS,
-    " FROM changes WHERE applied_at IS NULL AND restricts = $3 \
-     AND place <= $1 ORDER BY place LIMIT $2"
+    " FROM changes WHERE applied_at IS NULL AND restricts = $1 \
+     AND place > $2 AND place <= $3 ORDER BY place LIMIT $4"
 );
 
 const REPLAY: Sql = sql!(
@@ -86,19 +86,20 @@ pub(super) struct Horizon {
 }
 
 impl Store {
-    /// Reads changes that wait up to a place, as many as are published together, restricting ones first.
-    pub async fn waiting_changes(&self, up_to: u64) -> Result<Waiting, StoreError> {
-        self.read("read the log of changes", up_to, |db, up_to| {
-            Box::pin(async move {
-                // Two reads, so that each goes no further than its limit.
-                for restricts in [true, false] {
-                    let waiting = read(db, WAITING, args![*up_to, MAX_ROWS, restricts]).await?;
-                    if !waiting.is_empty() {
-                        return Ok(waiting);
-                    }
-                }
-                Ok(Waiting::default())
-            })
+    /// Reads changes that wait behind a place up to another one, as many as are published together: those that restrict,
+    /// or all others.
+    pub async fn waiting_changes(
+        &self,
+        restricts: bool,
+        after: u64,
+        up_to: u64,
+    ) -> Result<Waiting, StoreError> {
+        let args = (restricts, after, up_to);
+        self.read("read the log of changes", args, |db, args| {
+            let (restricts, after, up_to) = *args;
+            Box::pin(
+                async move { read(db, WAITING, args![restricts, after, up_to, MAX_ROWS]).await },
+            )
         })
         .await
     }

@@ -76,6 +76,18 @@ impl TemporaryStore {
     }
 }
 
+/// Adds a change of each link of the first revision to the SQLite database of a URL, which restricts. No confirmation
+/// settles it; earlier versions wrote such changes.
+pub async fn add_endless_changes(url: &str) {
+    let mut connection = SqliteConnection::connect(url)
+        .await
+        .expect("a good database");
+    let sql = "INSERT INTO changes (link_id, revision, restricts, enqueued_at) \
+               SELECT id, 1, 1, 0 FROM links WHERE revision = 1";
+    let added = sqlx::query(sql).execute(&mut connection).await;
+    added.expect("a good database");
+}
+
 /// Lets claims of jobs fail in the SQLite database of a URL, or succeed again.
 pub async fn break_claims(url: &str, is_broken: bool) {
     let mut connection = SqliteConnection::connect(url)
@@ -334,14 +346,12 @@ pub const END: u64 = i64::MAX as u64;
 /// All that waits, changes first.
 pub async fn waiting(store: &Store) -> Waiting {
     let mut waiting = Waiting::default();
-    let up_to = (Timestamp::MAX, Timestamp::MAX);
     for some in [
-        store.waiting_changes(END).await.expect("a working store"),
-        store
-            .waiting_links(up_to.0, up_to.1)
-            .await
-            .expect("a working store"),
+        store.waiting_changes(true, 0, END).await,
+        store.waiting_changes(false, 0, END).await,
+        store.waiting_links(Timestamp::MAX, Timestamp::MAX).await,
     ] {
+        let some = some.expect("a working store");
         waiting.links.extend(some.links);
         waiting.campaigns.extend(some.campaigns);
         waiting.receipt.0.extend(some.receipt.0);

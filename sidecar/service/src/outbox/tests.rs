@@ -1,7 +1,7 @@
 use shortlink_core::ports::{DataSet, Editor};
 use shortlink_core::revised::Revised;
 use shortlink_core::testing::{ManualClock, MemoryPublisher, changed_by, eventually, link};
-use shortlink_store::testing::{TemporaryStore, count_waiting};
+use shortlink_store::testing::{TemporaryStore, add_endless_changes, count_waiting};
 
 use tokio_util::sync::CancellationToken;
 
@@ -227,6 +227,26 @@ async fn a_change_that_waits_withholds_beats() {
     fixture.redis.set_full(false);
     fixture.until_published("abc", REVOKED).await;
     fixture.until_beat(beat).await;
+}
+
+#[tokio::test]
+async fn a_change_that_nothing_settles_keeps_no_other_waiting() {
+    let mut fixture = Fixture::new().await;
+    fixture.create_and_deliver("abc").await;
+    fixture.create_and_deliver("def").await;
+    fixture.start();
+    fixture.until_nothing_waits().await;
+    add_endless_changes(&fixture.kept.url).await;
+    fixture.redis.set_away(true);
+    assert!(!fixture.revoke("abc").await);
+    fixture.create("ghi").await;
+    fixture.redis.set_away(false);
+    fixture.until_published("abc", REVOKED).await;
+    fixture.until_published("ghi", LIVE).await;
+    eventually("only the endless ones wait", || async {
+        count_waiting(&fixture.kept.store, 9).await == 2
+    })
+    .await;
 }
 
 #[tokio::test]

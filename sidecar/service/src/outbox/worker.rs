@@ -252,20 +252,26 @@ impl Worker {
         overdue
     }
 
-    /// Publishes changes that wait up to a place.
+    /// Publishes changes that wait up to a place, restricting ones first. Each is read once, so that one that no
+    /// confirmation settles keeps no other one waiting.
     async fn publish_changes(
         &mut self,
         up_to: u64,
         shutdown: &CancellationToken,
     ) -> Result<usize, InspectError> {
         let mut total = 0;
-        while !shutdown.is_cancelled() {
-            let waiting = self.parts.store.waiting_changes(up_to).await?;
-            if waiting.is_empty() {
-                break;
+        let store = Arc::clone(&self.parts.store);
+        for restricts in [true, false] {
+            let mut after = 0;
+            while !shutdown.is_cancelled() {
+                let waiting = store.waiting_changes(restricts, after, up_to).await?;
+                let Some(last) = waiting.last else {
+                    break;
+                };
+                after = last;
+                total += waiting.links.len();
+                self.publish(waiting).await?;
             }
-            total += waiting.links.len();
-            self.publish(waiting).await?;
         }
         Ok(total)
     }

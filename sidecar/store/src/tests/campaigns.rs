@@ -90,8 +90,7 @@ async fn edit(store: &Store, id: CampaignId, change: CampaignChange) -> Option<C
 }
 
 async fn waiting(store: &Store) -> Vec<Campaign> {
-    let waiting = store.waiting_changes(END).await;
-    waiting.expect("a store").campaigns
+    crate::testing::waiting(store).await.campaigns
 }
 
 async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
