@@ -93,9 +93,9 @@ async fn every_node_is_heard_and_told_of() {
         told["domains"][0]["announced"],
         json!([
             {"node": "edge1", "state": "active", "baseUrl": "https://a.example:8443", "weight": 3,
-             "campaignId": null, "keyId": null},
+             "brand": null, "campaignId": null, "keyId": null},
             {"node": "edge2", "state": "serving", "baseUrl": null, "weight": null,
-             "campaignId": null, "keyId": null},
+             "brand": null, "campaignId": null, "keyId": null},
         ])
     );
     assert_eq!(told["domains"][1]["announced"][0]["keyId"], "crm");

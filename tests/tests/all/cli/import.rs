@@ -334,7 +334,7 @@ fn an_import_that_can_not_begin_says_why() {
         (
             &["links", "import", path(&good), "--idempotency-key", "a b"],
             2,
-            "visible characters",
+            "visible ASCII characters",
         ),
         (
             &["links", "import", path(&good), "--results", path(&nowhere)],
