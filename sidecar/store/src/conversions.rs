@@ -178,8 +178,7 @@ impl Changes {
         db.insert(into, types, end, changed.into_iter()).await?;
         let from = sql!("DELETE FROM link_conversions");
         let key = [(sql!("link_id"), "bigint"), (sql!("currency"), "text")];
-        db.delete(from, key, gone.into_iter(), sql!(""), |_row| Ok(()))
-            .await?;
+        db.delete(from, key, gone.into_iter(), sql!("")).await?;
         store_of_campaigns(db, &of_campaigns).await
     }
 }
@@ -213,9 +212,7 @@ async fn store_of_campaigns(
     let from = sql!("DELETE FROM campaign_conversions");
     let key = [(sql!("campaign_id"), "bigint"), (sql!("currency"), "text")];
     let end = sql!(" AND conversions <= 0");
-    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-        .await?;
-    Ok(())
+    db.delete(from, key, less.into_iter(), end).await
 }
 
 impl Store {
@@ -576,7 +573,7 @@ pub(crate) async fn erase(
     let from = sql!("DELETE FROM conversions");
     let key = [(sql!("link_id"), "bigint"), (sql!("id"), "text")];
     overwrite(db, true).await?;
-    let deleted = db.delete(from, key, keys, sql!(""), |_row| Ok(())).await;
+    let deleted = db.delete(from, key, keys, sql!("")).await;
     overwrite(db, false).await?;
     deleted?;
     let links = lock(db, gone.iter().map(|((link, _), _)| *link)).await?;

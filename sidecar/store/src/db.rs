@@ -151,10 +151,22 @@ impl<'c> Db<'c> {
         self.run(sql, &values).await
     }
 
-    /// Deletes the rows of a table (`kept`) with some keys, many with one statement, if they meet what is behind the keys;
-    /// returns what that returns, converted by `read`. Each part of a key is a column with its type in PostgreSQL; an index
-    /// of SQLite has all of them.
-    pub(super) async fn delete<'a, const N: usize, T>(
+    /// Deletes the rows of a table (`kept`) with some keys, many with one statement, if they meet what is behind the keys.
+    /// Each part of a key is a column with its type in PostgreSQL; an index of SQLite has all of them.
+    pub(super) async fn delete<'a, const N: usize>(
+        &mut self,
+        from: Sql,
+        columns: [(Sql, &str); N],
+        keys: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        end: Sql,
+    ) -> Result<(), sqlx::Error> {
+        self.delete_returning(from, columns, keys, end, |_row| Ok(()))
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes rows as [`Db::delete`] does; returns what `end` returns of them, converted by `read`.
+    pub(super) async fn delete_returning<'a, const N: usize, T>(
         &mut self,
         from: Sql,
         columns: [(Sql, &str); N],

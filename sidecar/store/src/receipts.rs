@@ -260,9 +260,7 @@ impl<'a> Counts<'a> {
             (sql!("status"), "text"),
         ];
         let end = sql!(" AND messages <= 0");
-        db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-            .await?;
-        Ok(())
+        db.delete(from, key, less.into_iter(), end).await
     }
 }
 

@@ -33,9 +33,7 @@ pub(super) async fn remove_rows(
         (sql!("link_created_at"), "bigint"),
         (sql!("link_id"), "bigint"),
     ];
-    db.delete(from, key, rows.into_iter(), sql!(""), |_row| Ok(()))
-        .await?;
-    Ok(())
+    db.delete(from, key, rows.into_iter(), sql!("")).await
 }
 
 /// The tags of links, each with the creation time and the id of its link.

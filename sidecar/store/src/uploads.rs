@@ -66,8 +66,7 @@ pub(super) async fn remove(
         " AND NOT EXISTS (SELECT 1 FROM links \
          WHERE links.created_at = kept.link_created_at AND upload_id = kept.upload)"
     );
-    db.delete(from, key, rows, end, |_row| Ok(())).await?;
-    Ok(())
+    db.delete(from, key, rows, end).await
 }
 
 /// The end of a batch, all of whose rows were processed.

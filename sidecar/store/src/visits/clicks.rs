@@ -88,9 +88,7 @@ impl Hours {
         let from = sql!("DELETE FROM campaign_clicks");
         let key = [(sql!("campaign_id"), "bigint"), (sql!("hour"), "bigint")];
         let end = sql!(" AND links <= 0");
-        db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-            .await?;
-        Ok(())
+        db.delete(from, key, less.into_iter(), end).await
     }
 }
 
@@ -449,8 +447,7 @@ impl<'a> Rows<'a> {
         let from = sql!("DELETE FROM link_clicks");
         let key = [(sql!("campaign_id"), "bigint"), (sql!(LINK), "text")];
         let gone = self.gone.into_iter();
-        db.delete(from, key, gone, sql!(""), |_row| Ok(())).await?;
-        Ok(())
+        db.delete(from, key, gone, sql!("")).await
     }
 }
 

@@ -305,8 +305,9 @@ async fn forget_names(
         ))
     };
     let rows = Vec::into_iter(rows.collect());
-    let places: Vec<(i64, String, i64, String)> =
-        db.delete(from, key, rows, UNCOUNTED, read).await?;
+    let places: Vec<(i64, String, i64, String)> = db
+        .delete_returning(from, key, rows, UNCOUNTED, read)
+        .await?;
     let rows = places.iter().map(|(campaign, dimension, day, value)| {
         let campaign: Value<'_> = (*campaign).into();
         [campaign, dimension.into(), (*day).into(), value.into()]

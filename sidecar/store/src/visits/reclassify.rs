@@ -429,8 +429,7 @@ pub(super) async fn remove_empty(
         EARLIER_TEXT,
         ")"
     );
-    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-        .await?;
+    db.delete(from, key, less.into_iter(), end).await?;
     let less = counts.hours.iter().filter(|(_, by)| **by < 0);
     let less = less.map(|((campaign, dimension, hour, value, class), _)| {
         let (campaign, hour) = ((*campaign).into(), (*hour).into());
@@ -463,7 +462,9 @@ pub(super) async fn remove_empty(
             text("class")?,
         ))
     };
-    let removed = db.delete(from, key, less.into_iter(), end, read).await?;
+    let removed = db
+        .delete_returning(from, key, less.into_iter(), end, read)
+        .await?;
     minutes::remove_empty(db, counts).await?;
     Ok(removed.into_iter().collect())
 }

@@ -137,9 +137,7 @@ pub(super) async fn correct<'a>(
         (sql!("variant"), "text"),
     ];
     let end = sql!(" AND visits <= 0");
-    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-        .await?;
-    Ok(())
+    db.delete(from, key, less.into_iter(), end).await
 }
 
 /// Erases the visits of links up to a time. Of variants that were followed later as well, one visit stays.
@@ -262,9 +260,7 @@ impl Conversions {
             (sql!("currency"), "text"),
         ];
         let end = sql!(" AND conversions <= 0");
-        db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-            .await?;
-        Ok(())
+        db.delete(from, key, less.into_iter(), end).await
     }
 }
 
