@@ -208,13 +208,7 @@ impl Store {
 
 async fn by_time(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<TimeCount>, sqlx::Error> {
     let (since, until) = hours(query);
-    let read = |row: &Row| {
-        Ok(TimeCount {
-            begin: moment(row, "hour", HOUR_MS)?,
-            class: class(row.get("class")?),
-            visits: number(row, "visits")?,
-        })
-    };
+    let read = |row: &Row| time_count(row, "hour", HOUR_MS);
     let campaign = match query.of {
         Counted::Link(code) => {
             let Some(link) = link(db, &code).await? else {
@@ -237,6 +231,19 @@ async fn by_time(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<TimeCount>, 
     );
     let values = args![campaign, Dimension::Total.name(), since, until];
     db.all(sql, values, read).await
+}
+
+/// A count of the time that a column has the number of, in times of so many milliseconds since 1970.
+pub(super) fn time_count(
+    row: &Row,
+    column: &'static str,
+    length_ms: i64,
+) -> Result<TimeCount, sqlx::Error> {
+    Ok(TimeCount {
+        begin: moment(row, column, length_ms)?,
+        class: class(row.get("class")?),
+        visits: number(row, "visits")?,
+    })
 }
 
 async fn by_value(

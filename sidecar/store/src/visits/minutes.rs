@@ -5,10 +5,10 @@
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::ports::{BY_MINUTE, CountQuery, Counted, MAX_COUNTED, StoreError, TimeCount};
 
-use super::counts::{LINK, hours, link, moment, number};
+use super::counts::{LINK, hours, link, time_count};
 use super::pruning::FREE;
 use super::sink::asked;
-use super::{ALL, Counts, MINUTE_MS, class};
+use super::{ALL, Counts, MINUTE_MS};
 use crate::Store;
 use crate::db::Db;
 use crate::sql::sql;
@@ -51,9 +51,7 @@ pub(super) async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result
         (sql!("class"), "text"),
     ];
     let end = sql!(" AND visits <= 0");
-    db.delete(from, key, less.into_iter(), end, |_row| Ok(()))
-        .await?;
-    Ok(())
+    db.delete(from, key, less.into_iter(), end).await
 }
 
 impl Store {
@@ -88,13 +86,7 @@ impl Store {
 async fn by_minute(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<TimeCount>, sqlx::Error> {
     let (since, until) = hours(query);
     let (since, until) = (since * 60, until * 60);
-    let read = |row: &Row| {
-        Ok(TimeCount {
-            begin: moment(row, "minute", MINUTE_MS)?,
-            class: class(row.get("class")?),
-            visits: number(row, "visits")?,
-        })
-    };
+    let read = |row: &Row| time_count(row, "minute", MINUTE_MS);
     let campaign = match query.of {
         Counted::Link(code) => {
             let Some(link) = link(db, &code).await? else {
