@@ -32,8 +32,8 @@ const COLUMNS: &str = "place, link_id, campaign_id, revision";
 const WAITING: Sql = sql!(
     "SELECT ",
     COLUMNS,
-    " FROM changes WHERE applied_at IS NULL AND restricts = $1 \
-     AND place > $2 AND place <= $3 ORDER BY place LIMIT $4"
+    " FROM changes WHERE applied_at IS NULL AND restricts = $4 \
+     AND place > $1 AND place <= $2 ORDER BY place LIMIT $3"
 );
 
 const REPLAY: Sql = sql!(
@@ -90,16 +90,15 @@ impl Store {
     /// or all others.
     pub async fn waiting_changes(
         &self,
-        restricts: bool,
         after: u64,
         up_to: u64,
+        is_restricting: bool,
     ) -> Result<Waiting, StoreError> {
-        let args = (restricts, after, up_to);
+        let args = (after, up_to, is_restricting);
         self.read("read the log of changes", args, |db, args| {
-            let (restricts, after, up_to) = *args;
-            Box::pin(
-                async move { read(db, WAITING, args![restricts, after, up_to, MAX_ROWS]).await },
-            )
+            let (after, up_to, is_restricting) = *args;
+            let values = args![after, up_to, MAX_ROWS, is_restricting];
+            Box::pin(async move { read(db, WAITING, values).await })
         })
         .await
     }

@@ -347,8 +347,8 @@ pub const END: u64 = i64::MAX as u64;
 pub async fn waiting(store: &Store) -> Waiting {
     let mut waiting = Waiting::default();
     for some in [
-        store.waiting_changes(true, 0, END).await,
-        store.waiting_changes(false, 0, END).await,
+        store.waiting_changes(0, END, true).await,
+        store.waiting_changes(0, END, false).await,
         store.waiting_links(Timestamp::MAX, Timestamp::MAX).await,
     ] {
         let some = some.expect("a working store");

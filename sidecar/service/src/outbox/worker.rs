@@ -261,10 +261,10 @@ impl Worker {
     ) -> Result<usize, InspectError> {
         let mut total = 0;
         let store = Arc::clone(&self.parts.store);
-        for restricts in [true, false] {
+        for is_restricting in [true, false] {
             let mut after = 0;
             while !shutdown.is_cancelled() {
-                let waiting = store.waiting_changes(restricts, after, up_to).await?;
+                let waiting = store.waiting_changes(after, up_to, is_restricting).await?;
                 let Some(last) = waiting.last else {
                     break;
                 };
