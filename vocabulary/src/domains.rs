@@ -134,8 +134,6 @@ pub struct Domains {
     names: String,
     states: String,
     announced_brands: String,
-    /// That of the last name in `announced_brands`; empty before the first, and without a brand.
-    last_brand: String,
     certificate: Option<PathPattern>,
     certificate_key: Option<PathPattern>,
     /// The first is that of domains that name none.
@@ -164,13 +162,6 @@ impl Domains {
                     return Err(DomainError::BrandTwice(brand.name().to_owned()));
                 }
                 self.brands.push(brand);
-                if self.brands.len() == 1 {
-                    // It is that of the names above it, too.
-                    self.announced_brands.clear();
-                    for place in 0..self.domains.len() {
-                        self.announce_brand(place);
-                    }
-                }
                 Ok(())
             }
             [name, rest @ ..] if name.is_ascii() => self.add_domain(Domain::read(name, rest)?),
@@ -210,28 +201,16 @@ impl Domains {
         self.has_wildcards |= domain.is_wildcard();
         self.sorted.insert(place, self.domains.len());
         self.domains.push(domain);
-        self.announce_brand(self.domains.len() - 1);
         Ok(())
     }
 
-    /// Adds the brand of the name at a place to those that are announced.
-    fn announce_brand(&mut self, place: usize) {
-        let brand = self.brand_of(&self.domains[place]);
-        let brand = brand.map_or("", Brand::name).to_owned();
-        if place > 0 {
-            self.announced_brands.push(',');
-        }
-        if brand != self.last_brand {
-            brand::announce(&brand, &mut self.announced_brands);
-            self.last_brand = brand;
-        }
-    }
-
-    /// Checks the complete table.
+    /// Checks the complete table, and announces the brands of its names: the first brand is also that of names above it.
     ///
     /// # Errors
     /// Fails if no domain is active for all links.
-    pub fn finish(&self) -> Result<(), DomainError> {
+    pub fn finish(&mut self) -> Result<(), DomainError> {
+        let brands = self.domains.iter().map(|domain| self.brand_of(domain));
+        self.announced_brands = brand::announce(brands);
         let for_all = self
             .domains
             .iter()
@@ -309,7 +288,8 @@ impl Domains {
         &self.states
     }
 
-    /// Returns the brand of each of [`Domains::names`], as [`announced_brands`] reads them.
+    /// Returns the brand of each of [`Domains::names`], as [`announced_brands`] reads them; empty before
+    /// [`Domains::finish`].
     pub fn announced_brands(&self) -> &str {
         &self.announced_brands
     }

@@ -75,24 +75,36 @@ impl Brand {
 /// The announced name of no brand, where the name before has one.
 const NONE: &str = "-";
 
-/// Appends a name to the brands that nginx announces: with all bytes but letters, digits and a few marks as `%` and two
-/// hexadecimal digits. An empty name is that of no brand.
-pub(super) fn announce(name: &str, out: &mut String) {
-    match name {
-        "" => out.push_str(NONE),
-        // It would be no brand.
-        NONE => out.push_str("%2d"),
-        _ => {
-            for byte in name.bytes() {
-                match byte {
-                    b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => {
-                        out.push(byte.into());
+/// The brands that nginx announces, one for each name in the same order, as [`announced_brands`] reads them: names with all
+/// bytes but letters, digits and a few marks as `%` and two hexadecimal digits.
+pub(super) fn announce<'a>(brands: impl Iterator<Item = Option<&'a Brand>>) -> String {
+    let mut text = String::new();
+    let mut last = None;
+    for (place, brand) in brands.enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        if brand == last {
+            continue;
+        }
+        last = brand;
+        match brand.map(Brand::name) {
+            None => text.push_str(NONE),
+            // It would be no brand.
+            Some(NONE) => text.push_str("%2d"),
+            Some(name) => {
+                for byte in name.bytes() {
+                    match byte {
+                        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => {
+                            text.push(byte.into());
+                        }
+                        _ => text.push_str(&format!("%{byte:02x}")),
                     }
-                    _ => out.push_str(&format!("%{byte:02x}")),
                 }
             }
         }
     }
+    text
 }
 
 /// Reads the brands that nginx announces, one for each name in the same order. An entry that is empty repeats the one

@@ -76,7 +76,7 @@ impl Table<'_> {
                     }
                     blocks.push(is_it);
                 }
-                (End::Close, _) => match (blocks.pop(), &self.domains) {
+                (End::Close, _) => match (blocks.pop(), &mut self.domains) {
                     (None, _) => return Err(refused("unexpected \"}\"".to_owned())),
                     (Some(true), Some(domains)) => {
                         let whole = domains.finish().and_then(|()| domains.certificates());
