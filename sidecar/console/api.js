@@ -71,6 +71,9 @@ export async function part(call) {
 /** The text that something needs a scope, with its meaning. */
 export const needs = (scope) => t('error.scope', { scope, what: has(`scope.${scope}`) ? t(`scope.${scope}`) : scope });
 
+/** The notice on a page whose scope a user lacks. */
+export const lacking = (scope) => h('div', { class: 'notice warn' }, needs(scope));
+
 /** The text of a failure: the cause, and the next step. */
 export function inWords(failure) {
   if (!(failure instanceof Failure)) throw failure;

@@ -1,6 +1,6 @@
 // The audit log, the latest entries first.
 
-import { get, needs } from '../api.js';
+import { get, lacking } from '../api.js';
 import { h } from '../dom.js';
 import { when } from '../format.js';
 import { has, t } from '../i18n.js';
@@ -26,8 +26,7 @@ const NAMES = ['action', 'subject', 'keyId'];
 export async function show({ heading, at, go, may }) {
   const title = t('audit');
   if (!may('admin')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('admin'))] };
+    return { title, parts: [heading(title), lacking('admin')] };
   }
   const here = new URLSearchParams(location.search);
   const { entries, nextCursor } = await get(`/v1/audit?${asked(here, NAMES, LIMIT)}`);

@@ -1,6 +1,6 @@
 // Creates a campaign, or changes one and with it the targets of all its links.
 
-import { ask, get, needs, part } from '../api.js';
+import { ask, get, lacking, part } from '../api.js';
 import { confirmed, h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
@@ -51,8 +51,7 @@ function fields(isNew, domain) {
 export async function show({ heading, at, go, may, keyId }, [id]) {
   const title = t(id ? 'campaign.change' : 'campaign.new');
   if (!may('campaigns:write')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('campaigns:write'))] };
+    return { title, parts: [heading(title), lacking('campaigns:write')] };
   }
   const [domains, campaign, samples, size] = await Promise.all([activeDomains(may), ...(id ? [
     get(`/v1/campaigns/${id}`),

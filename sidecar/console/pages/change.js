@@ -1,6 +1,6 @@
 // Changes a link, unless it has changed since it was shown.
 
-import { ask, get, needs, part } from '../api.js';
+import { ask, get, lacking, part } from '../api.js';
 import { h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
@@ -36,13 +36,12 @@ const LAST = [
 export async function show({ heading, at, go, may }, [code]) {
   const [{ data, etag }, domains] = await Promise.all([ask('GET', `/v1/links/${code}`), activeDomains(may)]);
   const link = withVariants(data);
-  const of = link.campaignId && may('campaigns:read') ? await part(() => get(`/v1/campaigns/${link.campaignId}`)) : {};
   const title = t('change.title', { code });
   const page = at(`/links/${code}`);
   if (!may('links:write')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('links:write'))] };
+    return { title, parts: [heading(title), lacking('links:write')] };
   }
+  const of = link.campaignId && may('campaigns:read') ? await part(() => get(`/v1/campaigns/${link.campaignId}`)) : {};
   const changed = form({
     fields: [...(link.campaignId ? values(link) : OWN), ...FIELDS,
       domainField(domains, { campaign: { id: link.campaignId }, keyId: link.createdBy }, { present: link.domain }), ...LAST],

@@ -1,6 +1,6 @@
 // Campaigns side by side.
 
-import { needs } from '../api.js';
+import { lacking } from '../api.js';
 import { keepCsv } from '../csv.js';
 import { h } from '../dom.js';
 import { badge, count, percent } from '../format.js';
@@ -11,8 +11,7 @@ import { DIMENSIONS, hours, nameOf, report } from '../report.js';
 export async function show({ heading, at, may }) {
   const title = t('comparison');
   if (!may('stats:read')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('stats:read'))] };
+    return { title, parts: [heading(title), lacking('stats:read')] };
   }
   const here = new URLSearchParams(location.search);
   const ids = here.getAll('id');

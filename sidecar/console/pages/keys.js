@@ -1,6 +1,6 @@
 // Lists API keys, a page at a time, and creates them.
 
-import { ask, get, needs } from '../api.js';
+import { ask, get, lacking } from '../api.js';
 import { h, say } from '../dom.js';
 import { badge, when } from '../format.js';
 import { form } from '../form.js';
@@ -14,8 +14,7 @@ const LIMIT = 25;
 export async function show({ heading, at, may }) {
   const title = t('keys');
   if (!may('keys:admin')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('keys:admin'))] };
+    return { title, parts: [heading(title), lacking('keys:admin')] };
   }
   const here = new URLSearchParams(location.search);
   const { keys, nextCursor } = await get(`/v1/keys?${asked(here, [], LIMIT)}`);

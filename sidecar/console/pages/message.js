@@ -1,6 +1,6 @@
 // Replaces the URLs of a message by short links, and shows the segments that this saves.
 
-import { Failure, ask, get, needs, part } from '../api.js';
+import { Failure, ask, get, lacking, part } from '../api.js';
 import { h, say } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
@@ -18,8 +18,7 @@ const RECIPIENTS = 1000;
 export async function show({ heading, at, may, left, keyId }) {
   const title = t('message');
   if (!may('links:write')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('links:write'))] };
+    return { title, parts: [heading(title), lacking('links:write')] };
   }
   const [listed, domains] = await Promise.all([
     may('campaigns:read') ? part(() => get(`/v1/campaigns?limit=${OFFERED}`)) : null, activeDomains(may),

@@ -1,6 +1,6 @@
 // Creates a link: with a target of its own, or in a campaign with the values of its target.
 
-import { ask, get, needs, notice, part } from '../api.js';
+import { ask, get, lacking, notice, part } from '../api.js';
 import { h, say } from '../dom.js';
 import { t } from '../i18n.js';
 import { form } from '../form.js';
@@ -34,7 +34,7 @@ export async function show(context) {
   const { heading, at, may } = context;
   const title = t('new');
   if (!may('links:write')) {
-    return { title, parts: [heading(title), h('div', { class: 'notice warn' }, needs('links:write'))] };
+    return { title, parts: [heading(title), lacking('links:write')] };
   }
   const [campaigns, domains, codes] = await Promise.all([
     listed(may), activeDomains(may), may('links:read') ? part(() => get('/v1/codespace')) : {},

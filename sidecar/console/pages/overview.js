@@ -29,6 +29,7 @@ export async function show({ heading, at, may }) {
   ]);
   const title = t('overview');
   const changes = (jobs?.jobs ?? []).filter(({ dryRun }) => !dryRun);
+  const names = new Map((campaigns?.campaigns ?? []).map(({ id, name }) => [id, name]));
   const concerns = [
     ...troubles(health, at), ...suspicions(domains, at), ...filling(codes, at), ...refusals(webhooks, at),
   ];
@@ -43,7 +44,7 @@ export async function show({ heading, at, may }) {
         ? linksOf(all, at) : start('overview.no-link', may('links:write') && [at('/new'), t('nav.new')]))),
       card('overview.domains', domains, at('/domains'), ({ domains: all }) => (all.length > 0
         ? domainsOf(all) : h('p', { class: 'empty' }, t('domains.none')))),
-      changes.length > 0 && card('overview.jobs', jobs, null, () => jobsOf(changes.slice(0, ROWS), new Map((campaigns?.campaigns ?? []).map((it) => [it.id, it.name]))))),
+      changes.length > 0 && card('overview.jobs', jobs, null, () => jobsOf(changes.slice(0, ROWS), names))),
     may('links:write') && sheet(t('overview.start'), h('div', { class: 'row' }, [
       ['/new', 'nav.new'], ['/new/file', 'upload'], ['/message', 'message'],
       may('campaigns:write') && ['/campaigns-new', 'campaign.new'],

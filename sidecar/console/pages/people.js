@@ -1,6 +1,6 @@
 // Lists the people who sign in at a provider of OpenID Connect, ends their sessions, blocks and unblocks them.
 
-import { ask, get, needs, notice } from '../api.js';
+import { ask, get, lacking, notice } from '../api.js';
 import { confirmed, h, say } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
@@ -12,8 +12,7 @@ const LIMIT = 25;
 export async function show({ heading, at, may, again }) {
   const title = t('people');
   if (!may('keys:admin')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('keys:admin'))] };
+    return { title, parts: [heading(title), lacking('keys:admin')] };
   }
   const here = new URLSearchParams(location.search);
   const { people, nextCursor } = await get(`/v1/people?${asked(here, [], LIMIT)}`);

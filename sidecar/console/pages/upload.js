@@ -1,6 +1,6 @@
 // Creates links from a file with a target in each row.
 
-import { needs } from '../api.js';
+import { lacking } from '../api.js';
 import { h } from '../dom.js';
 import { t } from '../i18n.js';
 import { uploader } from '../upload/part.js';
@@ -11,5 +11,5 @@ export async function show(context) {
   const { heading, may } = context;
   return { title, parts: [heading(title), may('links:write')
     ? h('div', { class: 'sheet' }, uploader(context, null))
-    : h('div', { class: 'notice warn' }, needs('links:write'))] };
+    : lacking('links:write')] };
 }

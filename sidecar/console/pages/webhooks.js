@@ -1,6 +1,6 @@
 // Lists webhooks, and creates them.
 
-import { ask, get, needs } from '../api.js';
+import { ask, get, lacking } from '../api.js';
 import { h, say } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { form } from '../form.js';
@@ -12,8 +12,7 @@ import { FIELDS, MORE, members } from './webhook-parts.js';
 export async function show({ heading, at, may }) {
   const title = t('webhooks');
   if (!may('webhooks:admin')) {
-    return { title, parts: [heading(title),
-      h('div', { class: 'notice warn' }, needs('webhooks:admin'))] };
+    return { title, parts: [heading(title), lacking('webhooks:admin')] };
   }
   const { webhooks } = await get('/v1/webhooks');
   const place = h('div', {});
