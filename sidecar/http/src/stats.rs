@@ -309,9 +309,10 @@ fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, I
             })
         }
     };
-    fault.map_or(Ok((since, until, interval)), |fault| {
-        Err(Problem::query(fault))
-    })
+    match fault {
+        Some(fault) => Err(Problem::query(fault)),
+        None => Ok((since, until, interval)),
+    }
 }
 
 /// The fault of a period that cannot be counted by the minute.
