@@ -97,8 +97,9 @@ impl Store {
         let args = (after, up_to, is_restricting);
         self.read("read the log of changes", args, |db, args| {
             let (after, up_to, is_restricting) = *args;
-            let values = args![after, up_to, MAX_ROWS, is_restricting];
-            Box::pin(async move { read(db, WAITING, values).await })
+            Box::pin(async move {
+                read(db, WAITING, args![after, up_to, MAX_ROWS, is_restricting]).await
+            })
         })
         .await
     }
