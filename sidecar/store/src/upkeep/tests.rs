@@ -93,6 +93,34 @@ async fn statements_of_postgres_read_no_more_than_they_need() {
 }
 
 #[tokio::test]
+async fn dead_links_are_found_by_their_ids_though_statistics_know_no_ended_links() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    fixture.execute(LINKS).await;
+    fixture
+        .execute("UPDATE links SET revoked_at = NULL, valid_until = NULL")
+        .await;
+    fixture.execute("VACUUM FULL ANALYZE links").await;
+    let mut session = connect(fixture.options.url.expose_secret()).await;
+    let ids: Vec<String> = (1..=500)
+        .map(|number| (number * 1_000_003).to_string())
+        .collect();
+    let find = FIND_DEAD.of(Scheme::Postgres);
+    let explained = format!(
+        "SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan; \
+         PREPARE find (bigint[], bigint, bigint) AS {find}; EXPLAIN EXECUTE find ('{{{}}}', 30000, 30000)",
+        ids.join(",")
+    );
+    let rows = sqlx::raw_sql(AssertSqlSafe(explained))
+        .fetch_all(&mut session)
+        .await
+        .expect("a plan");
+    let lines = rows.iter().map(|row| row.get::<String, _>(0));
+    let plan = lines.collect::<Vec<_>>().join("\n");
+    assert!(plan.contains("_pkey on links_0"), "{plan}");
+    assert!(!plan.contains("Bitmap"), "{plan}");
+}
+
+#[tokio::test]
 async fn statements_of_sqlite_read_no_more_than_they_need() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
     let by_id = "SEARCH links USING INTEGER PRIMARY KEY (rowid=?)";
