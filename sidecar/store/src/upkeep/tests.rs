@@ -1,6 +1,6 @@
 use secrecy::ExposeSecret;
 use shortlink_core::ports::MAX_TOGETHER;
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::*;
 use crate::Scheme;
@@ -18,6 +18,16 @@ const LINKS: &str = "INSERT INTO links (id, code, target, redirect_status, revis
      SELECT id, id, 1, 0 FROM links LIMIT 500; \
      INSERT INTO removed_links (id, code, revision, removed_at) \
      SELECT -number, 'd' || number, 1, number FROM generate_series(1, 20000) AS numbers (number);";
+
+/// The plan that statements of PostgreSQL print, the last of which explains one.
+async fn plan(session: &mut PgConnection, explained: String) -> String {
+    let rows = sqlx::raw_sql(AssertSqlSafe(explained))
+        .fetch_all(session)
+        .await
+        .expect("a plan");
+    let lines = rows.iter().map(|row| row.get::<String, _>(0));
+    lines.collect::<Vec<_>>().join("\n")
+}
 
 #[tokio::test]
 async fn statements_of_postgres_read_no_more_than_they_need() {
@@ -72,12 +82,7 @@ async fn statements_of_postgres_read_no_more_than_they_need() {
                 "DEALLOCATE ALL; PREPARE upkeep{number} ({types}) AS {statement}; \
                  EXPLAIN EXECUTE upkeep{number} ({values})"
             );
-            let rows = sqlx::raw_sql(AssertSqlSafe(explained))
-                .fetch_all(&mut session)
-                .await
-                .expect("a plan");
-            let lines = rows.iter().map(|row| row.get::<String, _>(0));
-            let plan = lines.collect::<Vec<_>>().join("\n");
+            let plan = plan(&mut session, explained).await;
             assert!(plan.contains(index), "{statement}\n{plan}");
             assert!(!plan.contains("Seq Scan"), "{statement}\n{plan}");
             // Links that are to be locked are sorted, a few hundred of them. So are those that were revoked or deleted, as
@@ -110,12 +115,7 @@ async fn dead_links_are_found_by_their_ids_though_statistics_know_no_ended_links
          PREPARE find (bigint[], bigint, bigint) AS {find}; EXPLAIN EXECUTE find ('{{{}}}', 30000, 30000)",
         ids.join(",")
     );
-    let rows = sqlx::raw_sql(AssertSqlSafe(explained))
-        .fetch_all(&mut session)
-        .await
-        .expect("a plan");
-    let lines = rows.iter().map(|row| row.get::<String, _>(0));
-    let plan = lines.collect::<Vec<_>>().join("\n");
+    let plan = plan(&mut session, explained).await;
     assert!(plan.contains("_pkey on links_0"), "{plan}");
     assert!(!plan.contains("Bitmap"), "{plan}");
 }
