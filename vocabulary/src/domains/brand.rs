@@ -92,19 +92,19 @@ pub(super) fn announce<'a>(brands: impl Iterator<Item = Option<&'a Brand>>) -> S
             None => text.push_str(NONE),
             // It would be no brand.
             Some(NONE) => text.push_str("%2d"),
-            Some(name) => {
-                for byte in name.bytes() {
-                    match byte {
-                        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => {
-                            text.push(byte.into());
-                        }
-                        _ => text.push_str(&format!("%{byte:02x}")),
-                    }
-                }
-            }
+            Some(name) => push_escaped(name, &mut text),
         }
     }
     text
+}
+
+fn push_escaped(name: &str, text: &mut String) {
+    for byte in name.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => text.push(byte.into()),
+            _ => text.push_str(&format!("%{byte:02x}")),
+        }
+    }
 }
 
 /// Reads the brands that nginx announces, one for each name in the same order. An entry that is empty repeats the one
