@@ -16,12 +16,13 @@ fn claims_of(kept: &TemporaryStore, holder: &str) -> Claims {
     claims(&kept.store, &Arc::new(SystemClock), holder)
 }
 
-/// Works for some time in one step.
+/// Works for some time in one step, or until it is told that it is done.
 #[derive(Default)]
 struct Slow {
     begun: Arc<AtomicU32>,
     ended: Arc<AtomicU32>,
     takes: Duration,
+    is_done: CancellationToken,
 }
 
 #[async_trait]
@@ -29,7 +30,7 @@ impl Job for Slow {
     type Error = StoreError;
     const NAME: &'static str = "slow";
     const FAILURE: &'static str = "it can't be slow";
-    const LEASE: Option<Duration> = Some(Duration::from_millis(1200));
+    const LEASE: Option<Duration> = Some(Duration::from_secs(3));
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
@@ -37,7 +38,8 @@ impl Job for Slow {
     }
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        tokio::time::sleep(self.takes).await;
+        let work = tokio::time::sleep(self.takes);
+        self.is_done.run_until_cancelled(work).await;
         Ok(Next::Idle)
     }
 
@@ -45,6 +47,18 @@ impl Job for Slow {
         self.ended.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
+}
+
+fn slow(takes: Duration) -> Slow {
+    Slow {
+        takes,
+        ..Slow::default()
+    }
+}
+
+async fn until_begun(begun: &AtomicU32, times: u32) {
+    let has_begun = async || begun.load(Ordering::SeqCst) == times;
+    eventually("it has begun", has_begun).await;
 }
 
 async fn claim(store: &Arc<Store>, holder: &str) -> bool {
@@ -55,27 +69,24 @@ async fn claim(store: &Arc<Store>, holder: &str) -> bool {
 #[tokio::test]
 async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
     let kept = TemporaryStore::new().await;
-    let slow = Slow {
-        takes: Duration::from_secs(3),
-        ..Slow::default()
-    };
+    let slow = slow(Duration::from_secs(3600));
+    let (begun, is_done) = (Arc::clone(&slow.begun), slow.is_done.clone());
     let mut run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
     let others = async {
-        let mut refused = 0;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        for _ in 0..8 {
+        until_begun(&begun, 1).await;
+        // Twice the lease.
+        let asked_until = Instant::now() + 2 * Slow::LEASE.expect("a lease");
+        while Instant::now() < asked_until {
             assert!(!claim(&kept.store, "two").await);
-            refused += 1;
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        refused
+        is_done.cancel();
     };
     let mut report = |_: Option<&Slow>| {};
     let finish = run.finish(Duration::ZERO, &shutdown, &mut report);
-    let (outcome, refused) = tokio::join!(finish, others);
+    let (outcome, ()) = tokio::join!(finish, others);
     assert_eq!(outcome.expect("a working store"), Outcome::Done);
-    assert_eq!(refused, 8);
     assert_eq!(run.job.ended.load(Ordering::SeqCst), 1);
     assert!(claim(&kept.store, "two").await);
 }
@@ -83,54 +94,42 @@ async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
 #[tokio::test]
 async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
     let kept = TemporaryStore::new().await;
-    let slow = Slow {
-        takes: Duration::from_secs(3600),
-        ..Slow::default()
-    };
+    let slow = slow(Duration::from_secs(3600));
     let (begun, ended) = (Arc::clone(&slow.begun), Arc::clone(&slow.ended));
     let run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
     let every = Duration::from_millis(100);
     let job = tokio::spawn(run.forever(every, shutdown.clone()));
-    let has_begun = async |times| {
-        eventually("it has begun", async || {
-            begun.load(Ordering::SeqCst) == times
-        })
-        .await;
-    };
-    has_begun(1).await;
+    until_begun(&begun, 1).await;
     // As if its process had stood still for longer than the lease.
     let released = kept.store.release(Slow::NAME, "one").await;
     released.expect("a working store");
     assert!(claim(&kept.store, "two").await);
-    has_begun(2).await;
+    until_begun(&begun, 2).await;
     assert_eq!(ended.load(Ordering::SeqCst), 0);
     job.abort();
-}
-
-fn slow(takes: Duration) -> Slow {
-    Slow {
-        takes,
-        ..Slow::default()
-    }
 }
 
 #[tokio::test]
 async fn a_renewal_that_fails_is_tried_again_while_the_claim_is_valid() {
     let kept = TemporaryStore::new().await;
-    let mut run = Run::new(slow(Duration::from_secs(2)), &claims_of(&kept, "one"));
+    let slow = slow(Duration::from_secs(3600));
+    let (begun, is_done) = (Arc::clone(&slow.begun), slow.is_done.clone());
+    let mut run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
     let outage = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        until_begun(&begun, 1).await;
         break_claims(&kept.url, true).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // The first renewal comes after a third of the lease.
+        tokio::time::sleep(Slow::LEASE.expect("a lease") / 2).await;
         break_claims(&kept.url, false).await;
+        is_done.cancel();
     };
     let mut report = |_: Option<&Slow>| {};
     let finish = run.finish(Duration::ZERO, &shutdown, &mut report);
     let (outcome, ()) = tokio::join!(finish, outage);
     assert_eq!(outcome.expect("a working store"), Outcome::Done);
-    assert_eq!(run.job.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
