@@ -187,7 +187,7 @@ async fn a_job_begins_again_when_its_claim_had_expired() {
     let kept = TemporaryStore::new().await;
     let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
     let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
-    for (pause, begun) in [(0, 1), (1000, 1), (1300, 2)] {
+    for (pause, begun) in [(0, 1), (2000, 1), (3100, 2)] {
         clock.advance(jiff::SignedDuration::from_millis(pause));
         assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
         assert_eq!(run.job.begun.load(Ordering::SeqCst), begun, "{pause} ms");
@@ -201,7 +201,7 @@ async fn a_claim_is_released_before_a_pause_that_leaves_it_less_than_a_third() {
     let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
     assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
     let every = Duration::from_millis(500);
-    for (age, ended) in [(0, 0), (390, 1)] {
+    for (age, ended) in [(0, 0), (1600, 1)] {
         clock.advance(jiff::SignedDuration::from_millis(age));
         assert_eq!(run.rest(Next::Idle, every, Duration::ZERO).await, every);
         assert_eq!(run.job.ended.load(Ordering::SeqCst), ended, "{age} ms");
