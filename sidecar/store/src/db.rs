@@ -271,6 +271,25 @@ impl<'c> Db<'c> {
         rows.iter().map(read).collect()
     }
 
+    /// Returns the rows of a statement that asks for the order of an index, converted by `read`; there are at most nine
+    /// values. PostgreSQL does not sort: while its statistics know hardly any such rows, it would read all of them, by
+    /// another index, for each page.
+    pub(super) async fn in_order<T, C: FromIterator<T>, const N: usize>(
+        &mut self,
+        sql: Sql,
+        values: [i64; N],
+        read: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<C, sqlx::Error> {
+        let Connection::Postgres(connection, comment) = &mut self.connection else {
+            return self.all(sql, &values.map(Value::from), read).await;
+        };
+        let text = unsorted(sql, &values) + comment.as_deref().unwrap_or_default();
+        let rows = sqlx::raw_sql(AssertSqlSafe(text));
+        let rows = rows.fetch_all(&mut **connection).await?;
+        let rows = rows.into_iter().map(Row::Postgres);
+        rows.map(|row| read(&row)).collect()
+    }
+
     /// Returns the row that a statement always has, converted by `read`.
     pub(super) async fn get<T>(
         &mut self,
@@ -383,6 +402,16 @@ impl<'c> Db<'c> {
             })
         })
     }
+}
+
+/// A statement of PostgreSQL, with its values, that does not sort where it can do without. Statements that are sent together
+/// are one transaction, unless there is one already, so that the setting ends with it and costs no round trip.
+pub(super) fn unsorted(sql: Sql, values: &[i64]) -> String {
+    let mut text = sql.of(Scheme::Postgres).to_owned();
+    for (place, value) in values.iter().enumerate() {
+        text = text.replace(&format!("${}", place + 1), &value.to_string());
+    }
+    format!("SET LOCAL enable_sort = off; {text}; SET LOCAL enable_sort TO DEFAULT")
 }
 
 /// The values of rows, as many of these together as one of some falling sizes, so that there are few texts of statements.

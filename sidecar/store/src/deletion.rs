@@ -83,10 +83,11 @@ impl Store {
             Ok((row.get::<Code>("code")?, EndPlace { at, place }))
         };
         let of_all = limit.saturating_mul(slice.of);
-        let values = args![after.at, after.place.0, of_all];
-        let mut found: Vec<(Code, EndPlace)> = self
-            .all("read deleted links", REMOVED, values, read)
-            .await?;
+        let values = [after.at, after.place.0, i64::from(of_all)];
+        let found = self.read("read deleted links", (), |db, ()| {
+            Box::pin(db.in_order(REMOVED, values, read))
+        });
+        let mut found: Vec<(Code, EndPlace)> = found.await?;
         found.retain(|(_, place)| place.at <= before.as_millisecond());
         let next = found.last().map(|(_, place)| *place);
         let own = found.into_iter().filter(|(_, at)| slice.has(at.place.0));

@@ -230,9 +230,9 @@ async fn ended(
     slice: Slice,
 ) -> Result<(Vec<i64>, Option<EndPlace>), sqlx::Error> {
     let of_all = limit.saturating_mul(slice.of);
-    let values = args![after.at, after.place.0, of_all];
+    let values = [after.at, after.place.0, i64::from(of_all)];
     let read = |row: &Row| Ok((row.get("at")?, row.get::<i64>("id")?));
-    let mut found: Vec<(i64, i64)> = db.all(walk, values, read).await?;
+    let mut found: Vec<(i64, i64)> = db.in_order(walk, values, read).await?;
     found.retain(|(at, _)| *at <= until);
     let next = found.last().map(|(at, id)| EndPlace {
         at: *at,
