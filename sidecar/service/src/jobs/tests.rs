@@ -16,7 +16,7 @@ fn claims_of(kept: &TemporaryStore, holder: &str) -> Claims {
     claims(&kept.store, &Arc::new(SystemClock), holder)
 }
 
-/// Works for some time in one step, or until it is told that it is done.
+/// Works for some time in one step, or until the test ends it.
 #[derive(Default)]
 struct Slow {
     begun: Arc<AtomicU32>,
