@@ -16,12 +16,11 @@ fn claims_of(kept: &TemporaryStore, holder: &str) -> Claims {
     claims(&kept.store, &Arc::new(SystemClock), holder)
 }
 
-/// Works for some time in one step, or until the test ends it.
+/// Works in one step until the test ends it.
 #[derive(Default)]
 struct Slow {
     begun: Arc<AtomicU32>,
     ended: Arc<AtomicU32>,
-    takes: Duration,
     is_done: CancellationToken,
 }
 
@@ -38,8 +37,7 @@ impl Job for Slow {
     }
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let work = tokio::time::sleep(self.takes);
-        self.is_done.run_until_cancelled(work).await;
+        self.is_done.cancelled().await;
         Ok(Next::Idle)
     }
 
@@ -49,11 +47,11 @@ impl Job for Slow {
     }
 }
 
-fn slow(takes: Duration) -> Slow {
-    Slow {
-        takes,
-        ..Slow::default()
-    }
+/// One whose steps are done at once.
+fn quick() -> Slow {
+    let job = Slow::default();
+    job.is_done.cancel();
+    job
 }
 
 async fn until_begun(begun: &AtomicU32, times: u32) {
@@ -69,7 +67,7 @@ async fn claim(store: &Arc<Store>, holder: &str) -> bool {
 #[tokio::test]
 async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
     let kept = TemporaryStore::new().await;
-    let slow = slow(Duration::from_secs(3600));
+    let slow = Slow::default();
     let (begun, is_done) = (Arc::clone(&slow.begun), slow.is_done.clone());
     let mut run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
@@ -94,7 +92,7 @@ async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
 #[tokio::test]
 async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
     let kept = TemporaryStore::new().await;
-    let slow = slow(Duration::from_secs(3600));
+    let slow = Slow::default();
     let (begun, ended) = (Arc::clone(&slow.begun), Arc::clone(&slow.ended));
     let run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
@@ -113,7 +111,7 @@ async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
 #[tokio::test]
 async fn a_renewal_that_fails_is_tried_again_while_the_claim_is_valid() {
     let kept = TemporaryStore::new().await;
-    let slow = slow(Duration::from_secs(3600));
+    let slow = Slow::default();
     let (begun, is_done) = (Arc::clone(&slow.begun), slow.is_done.clone());
     let mut run = Run::new(slow, &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
@@ -135,7 +133,7 @@ async fn a_renewal_that_fails_is_tried_again_while_the_claim_is_valid() {
 #[tokio::test]
 async fn a_command_is_patient_while_it_can_t_claim_its_job() {
     let kept = TemporaryStore::new().await;
-    let mut run = Run::new(slow(Duration::ZERO), &claims_of(&kept, "one"));
+    let mut run = Run::new(quick(), &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
     break_claims(&kept.url, true).await;
     let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
@@ -153,7 +151,7 @@ async fn a_command_is_patient_while_it_can_t_claim_its_job() {
 #[tokio::test]
 async fn a_step_is_cut_off_soon_after_shutdown_and_its_position_noted() {
     let kept = TemporaryStore::new().await;
-    let run = &mut Run::new(slow(Duration::from_secs(3600)), &claims_of(&kept, "one"));
+    let run = &mut Run::new(Slow::default(), &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
     let stop = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -172,7 +170,7 @@ async fn a_step_is_cut_off_soon_after_shutdown_and_its_position_noted() {
 async fn nothing_is_noted_without_the_claim() {
     let kept = TemporaryStore::new().await;
     let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
-    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    let mut run = Run::new(quick(), &claims(&kept.store, &clock, "one"));
     assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
     let released = kept.store.release(Slow::NAME, "one").await;
     released.expect("a working store");
@@ -186,7 +184,7 @@ async fn nothing_is_noted_without_the_claim() {
 async fn a_job_begins_again_when_its_claim_had_expired() {
     let kept = TemporaryStore::new().await;
     let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
-    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    let mut run = Run::new(quick(), &claims(&kept.store, &clock, "one"));
     for (pause, begun) in [(0, 1), (2000, 1), (3100, 2)] {
         clock.advance(jiff::SignedDuration::from_millis(pause));
         assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
@@ -198,7 +196,7 @@ async fn a_job_begins_again_when_its_claim_had_expired() {
 async fn a_claim_is_released_before_a_pause_that_leaves_it_less_than_a_third() {
     let kept = TemporaryStore::new().await;
     let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
-    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    let mut run = Run::new(quick(), &claims(&kept.store, &clock, "one"));
     assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
     let every = Duration::from_millis(500);
     for (age, ended) in [(0, 0), (1600, 1)] {
@@ -212,7 +210,7 @@ async fn a_claim_is_released_before_a_pause_that_leaves_it_less_than_a_third() {
 async fn pauses_between_steps_follow_from_their_time() {
     let kept = TemporaryStore::new().await;
     let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
-    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    let mut run = Run::new(quick(), &claims(&kept.store, &clock, "one"));
     for (next, took, pause) in [
         (Next::Now, 100, 0),
         (Next::Rest, 100, 100),
