@@ -246,17 +246,7 @@ impl<'c> Db<'c> {
 
     /// Runs statements without parameters, which are not prepared.
     pub(super) async fn run_raw(&mut self, text: String) -> Result<(), sqlx::Error> {
-        match &mut self.connection {
-            Connection::Sqlite(connection) => {
-                let statement = sqlx::raw_sql(AssertSqlSafe(text));
-                statement.execute(&mut **connection).await?;
-            }
-            Connection::Postgres(connection, comment) => {
-                let text = text + comment.as_deref().unwrap_or_default();
-                let statement = sqlx::raw_sql(AssertSqlSafe(text));
-                statement.execute(&mut **connection).await?;
-            }
-        }
+        self.raw_rows(text).await?;
         Ok(())
     }
 
@@ -280,14 +270,11 @@ impl<'c> Db<'c> {
         values: [i64; N],
         read: impl Fn(&Row) -> Result<T, sqlx::Error>,
     ) -> Result<C, sqlx::Error> {
-        let Connection::Postgres(connection, comment) = &mut self.connection else {
-            return self.all(sql, &values.map(Value::from), read).await;
+        let rows = match self.scheme() {
+            Scheme::Sqlite => self.rows(sql.into(), &values.map(Value::from)).await?,
+            Scheme::Postgres => self.raw_rows(unsorted(sql, &values)).await?,
         };
-        let text = unsorted(sql, &values) + comment.as_deref().unwrap_or_default();
-        let rows = sqlx::raw_sql(AssertSqlSafe(text));
-        let rows = rows.fetch_all(&mut **connection).await?;
-        let rows = rows.into_iter().map(Row::Postgres);
-        rows.map(|row| read(&row)).collect()
+        rows.iter().map(read).collect()
     }
 
     /// Returns the row that a statement always has, converted by `read`.
@@ -375,6 +362,24 @@ impl<'c> Db<'c> {
                 }
                 Connection::Postgres(connection, comment) => {
                     let rows = postgres(text, values, comment.as_deref())?;
+                    let rows = rows.fetch_all(&mut **connection).await?;
+                    rows.into_iter().map(Row::Postgres).collect()
+                }
+            })
+        })
+    }
+
+    fn raw_rows(&mut self, text: String) -> BoxFuture<'_, Result<Vec<Row>, sqlx::Error>> {
+        Box::pin(async move {
+            Ok(match &mut self.connection {
+                Connection::Sqlite(connection) => {
+                    let rows = sqlx::raw_sql(AssertSqlSafe(text));
+                    let rows = rows.fetch_all(&mut **connection).await?;
+                    rows.into_iter().map(Row::Sqlite).collect()
+                }
+                Connection::Postgres(connection, comment) => {
+                    let text = text + comment.as_deref().unwrap_or_default();
+                    let rows = sqlx::raw_sql(AssertSqlSafe(text));
                     let rows = rows.fetch_all(&mut **connection).await?;
                     rows.into_iter().map(Row::Postgres).collect()
                 }

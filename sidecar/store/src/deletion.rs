@@ -44,10 +44,10 @@ pub(super) const LOCK: Sql = sql!(
     FOR_UPDATE
 );
 
-/// The next deleted links, in the order of their deletion; without an upper bound, as those that find ended links.
+/// The next deleted links, in the order of their deletion ([`Db::in_order`]).
 pub(super) const REMOVED: Sql = sql!(
-    "SELECT id, code, removed_at FROM removed_links WHERE removed_at >= $1 AND (removed_at, id) > ($1, $2) \
-     ORDER BY removed_at, id LIMIT $3"
+    "SELECT id, code, removed_at FROM removed_links WHERE removed_at BETWEEN $1 AND $3 AND (removed_at, id) > ($1, $2) \
+     ORDER BY removed_at, id LIMIT $4"
 );
 
 impl Store {
@@ -83,12 +83,12 @@ impl Store {
             Ok((row.get::<Code>("code")?, EndPlace { at, place }))
         };
         let of_all = limit.saturating_mul(slice.of);
-        let values = [after.at, after.place.0, i64::from(of_all)];
+        let before = before.as_millisecond();
+        let values = [after.at, after.place.0, before, i64::from(of_all)];
         let found = self.read("read deleted links", (), |db, ()| {
             Box::pin(db.in_order(REMOVED, values, read))
         });
-        let mut found: Vec<(Code, EndPlace)> = found.await?;
-        found.retain(|(_, place)| place.at <= before.as_millisecond());
+        let found: Vec<(Code, EndPlace)> = found.await?;
         let next = found.last().map(|(_, place)| *place);
         let own = found.into_iter().filter(|(_, at)| slice.has(at.place.0));
         Ok((own.map(|(code, _)| code).collect(), next))

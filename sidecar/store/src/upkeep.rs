@@ -25,17 +25,17 @@ const WALK: Sql = sql!(
     " AS line FROM links WHERE id > $1 AND id <= $3 ORDER BY id LIMIT $2) AS page"
 );
 
-/// Reads in the order of the index. Without an upper bound: PostgreSQL would expect hardly any link below it, since old
-/// ones are deleted, and sort all that there are for each page.
+/// Reads in the order of the index ([`Db::in_order`]).
 const WALK_BY_EXPIRY: Sql = sql!(
     "SELECT valid_until AS at, id FROM links {INDEXED BY links_by_end }\
-     WHERE valid_until >= $1 AND (valid_until, id) > ($1, $2) ORDER BY valid_until, id LIMIT $3"
+     WHERE valid_until BETWEEN $1 AND $3 AND (valid_until, id) > ($1, $2) \
+     ORDER BY valid_until, id LIMIT $4"
 );
 
 const WALK_BY_REVOCATION: Sql = sql!(
     "SELECT revoked_at AS at, id FROM links {INDEXED BY links_by_revocation }\
-     WHERE {revoked_at IS NOT NULL AND }revoked_at >= $1 AND (revoked_at, id) > ($1, $2) \
-     ORDER BY revoked_at, id LIMIT $3"
+     WHERE {revoked_at IS NOT NULL AND }revoked_at BETWEEN $1 AND $3 AND (revoked_at, id) > ($1, $2) \
+     ORDER BY revoked_at, id LIMIT $4"
 );
 
 /// A condition on links that do not wait for Redis.
@@ -230,10 +230,9 @@ async fn ended(
     slice: Slice,
 ) -> Result<(Vec<i64>, Option<EndPlace>), sqlx::Error> {
     let of_all = limit.saturating_mul(slice.of);
-    let values = [after.at, after.place.0, i64::from(of_all)];
+    let values = [after.at, after.place.0, until, i64::from(of_all)];
     let read = |row: &Row| Ok((row.get("at")?, row.get::<i64>("id")?));
-    let mut found: Vec<(i64, i64)> = db.in_order(walk, values, read).await?;
-    found.retain(|(at, _)| *at <= until);
+    let found: Vec<(i64, i64)> = db.in_order(walk, values, read).await?;
     let next = found.last().map(|(at, id)| EndPlace {
         at: *at,
         place: Place(*id),

@@ -103,13 +103,19 @@ async fn what_has_ended_is_read_in_the_order_of_its_index_whatever_statistics_sa
             (WALK_BY_REVOCATION, "_revoked_at_idx"),
             (REMOVED, "removed_links_by_age"),
         ] {
-            let explained =
-                unsorted(statement, &[5, i64::MIN, 100]).replacen("SELECT", "EXPLAIN SELECT", 1);
-            let plan = plan(&mut session, explained).await;
-            assert!(plan.contains(index), "{state:?}\n{plan}");
-            // Of an index of times, PostgreSQL sorts those of the same moment.
-            let is_sorted = plan.replace("Incremental Sort  ", "").contains("Sort  ");
-            assert!(!is_sorted, "{state:?}\n{plan}");
+            // Until a moment before which hardly anything had ended, and until one before which all had.
+            for until in [6, i64::from(i32::MAX)] {
+                let explained = unsorted(statement, &[5, i64::MIN, until, 100]).replacen(
+                    "SELECT",
+                    "EXPLAIN SELECT",
+                    1,
+                );
+                let plan = plan(&mut session, explained).await;
+                assert!(plan.contains(index), "{state:?}\n{plan}");
+                // Of an index of times, PostgreSQL sorts those of the same moment.
+                let is_sorted = plan.replace("Incremental Sort  ", "").contains("Sort  ");
+                assert!(!is_sorted, "{state:?}\n{plan}");
+            }
         }
     }
 }
