@@ -158,7 +158,7 @@ impl Journal {
     pub(crate) fn fallback_full(&mut self, now: u64) {
         let text = format_args!(
             "as many requests wait for the fallback as max_waiting= allows; further ones are answered \
-             503. See the log of the sidecar"
+             at once: 410 if the link is known to be gone, else 503. See the log of the sidecar"
         );
         self.say_now_and_then(12, Level::Err, text, now);
     }
@@ -167,7 +167,8 @@ impl Journal {
     pub(crate) fn fallback_failing(&mut self, now: u64) {
         let text = format_args!(
             "the fallback failed as often in a row as max_fails= allows; it gets one request a second \
-             until one is answered, and all others are answered 503. See the log of the sidecar"
+             until one is answered, and all others are answered at once: 410 if the link is known to be \
+             gone, else 503. See the log of the sidecar"
         );
         self.say_now_and_then(13, Level::Err, text, now);
     }

@@ -86,8 +86,8 @@ fn judge(metrics: &str, ours: &str) -> Finding {
         ),
         None => Finding::warn(
             "module",
-            "the running sidecar does not report its version",
-            "give --server URL of nginx' internal server",
+            "the running module does not report its version",
+            "pass --server with the URL of nginx' internal server",
         ),
     }
 }

@@ -31,11 +31,13 @@ const CONNECTION: &str = "Connection";
 fn the_reference_of_commands_is_what_the_program_says() {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
-    let (mut clients, mut local) = (Vec::new(), Vec::new());
+    let (mut clients, mut local, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for command in shown(&root) {
         let name = format!("[`{0}`](#shortlink-{0})", command.get_name());
         if with_children(command).any(is_client) {
             clients.push(name);
+        } else if ["check-keys", "completion"].contains(&command.get_name()) {
+            alone.push(name);
         } else {
             local.push(name);
         }
@@ -49,6 +51,7 @@ fn the_reference_of_commands_is_what_the_program_says() {
         &clients,
         "a service and an API key: [options of clients](#options-of-clients)",
     );
+    line(&alone, "nothing");
     page += "\n`shortlink domains check` and `shortlink visits export` are the exceptions in their groups: they work on this\n\
              machine, with the configuration of nginx and of the sidecar.\n\n\
              ## Options of every command\n\n";
@@ -63,7 +66,7 @@ fn the_reference_of_commands_is_what_the_program_says() {
         &mut page,
         connection.filter(|it| it.get_help_heading() == Some(CONNECTION)),
     );
-    page += "\nThe option takes precedence over the environment, and both over the file `client.toml`. That file is\n\
+    page += "\nOptions take precedence over the environment, and both over the file `client.toml`. That file is\n\
              `~/.config/shortlink/client.toml`, or below `$XDG_CONFIG_HOME`, with the keys `server`, `key` and \
              `key_file`. Clients\nrefuse it if it holds a key and other users can read it. `SSL_CERT_FILE` names \
              certificates for https in place of\nthe system's.\n\n\
