@@ -134,7 +134,7 @@ metrics! {
         FallbackError r#"{answer="error"}"#,
         FallbackOther r#"{answer="other"}"#;
     "shortlink_visits_total",
-    "Visits to be stored: redirects and responses 410.":
+    "Visits to be stored: redirects, responses 410 and pages of previews.":
         Visit "";
     "shortlink_visits_unspooled_total",
     "Visits from spool files that Redis has confirmed.":

@@ -24,7 +24,9 @@ members! {
         /// Endpoint that messages are sent to with POST: an https URL. The service allows http, and addresses in private
         /// networks, only with settings of its own.
         url: Required<EndpointUrl> = "url",
-        /// Types of events. Default: all types of this version.
+        /// Types of events: link.clicked, link.expired, campaign.created, campaign.changed, campaign.paused,
+        /// campaign.resumed, campaign.revoked, upload.finished or domain.suspected_blocked. Default: all types of this
+        /// version.
         events: Always<List<EventType, words::EventType>> = "events" as "event",
         /// Visits that are events of the type link.clicked: `first`, only the first human visit of each link, or
         /// `each`. Default: first.
@@ -33,7 +35,7 @@ members! {
         campaign_ids: Optional<List<vocabulary::CampaignId, words::CampaignId>> = "campaignIds" as "campaign",
         /// Only visits of links with one of these tags, at most 20. Default: of all links.
         tags: Optional<Tags> = "tags" as "tag",
-        /// Only visits of these classes. Default: of all classes.
+        /// Only visits of these classes: human, preview, scanner, bot, unknown or refused. Default: of all classes.
         classes: Optional<List<Class, words::VisitClass>> = "classes" as "class",
         /// Maximum number of events of a message: 1 for a message per event, or up to 1000 for a message with a list of
         /// waiting events. Default: 1.

@@ -95,7 +95,7 @@ pub struct CreateArguments {
     /// follow.
     #[arg(long = "parameter", value_name = "NAME")]
     parameters: Vec<String>,
-    /// Your own id for the campaign: 1 to 128 bytes of UTF-8.
+    /// Your own id for the campaign: at most 128 characters.
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]

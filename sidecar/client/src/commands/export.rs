@@ -38,7 +38,7 @@ const TAIL: [(&str, &str); 12] = [
     ("updatedAt", "/updatedAt"),
     ("createdBy", "/createdBy"),
     ("visits", "/visits/total"),
-    ("visitsByPeople", "/visits/human"),
+    ("visitsHuman", "/visits/human"),
     ("lastVisitAt", "/visits/lastAt"),
     ("visitsRefused", "/visits/refused"),
     ("strategy", "/strategy"),

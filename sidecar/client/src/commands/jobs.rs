@@ -63,7 +63,9 @@ pub struct OneJob {
 }
 
 #[derive(Debug, Args)]
-#[command(override_usage = "shortlink jobs change [OPTIONS] <LINKS> <CHANGES>",
+#[command(override_usage = "shortlink jobs change [OPTIONS] \
+    <--of-upload <ID>|--of-campaign <ID>|--of-tag <TAG>|--of-external-id <ID>|--codes <FILE>> \
+    <--url <URL>|--status <STATUS>|…>",
     group = Options::<Link>::one_of(["url", "cleared"]))]
 pub struct ChangeArguments {
     #[command(flatten)]

@@ -345,7 +345,7 @@ async fn list(session: &Session, arguments: &ListArguments) -> Result<(), Failur
         ("CODE", "/shortCode"),
         ("STATE", "/state"),
         ("VISITS", "/visits/total"),
-        ("PEOPLE", "/visits/human"),
+        ("HUMAN", "/visits/human"),
         ("CREATED", "/createdAt"),
         ("TARGET", "/longUrl"),
     ];

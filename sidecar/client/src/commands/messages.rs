@@ -25,7 +25,7 @@ pub enum MessagesCommand {
 
 #[derive(Debug, Args)]
 pub struct CreateArguments {
-    /// Text of the message. A name in braces, such as {name}, is a variable.
+    /// Text of the message. A name in braces, such as {name}, is a variable; `--parameter name=Ann` sets it.
     text: String,
     /// Id of the campaign of the links. Each URL of the text must be its target.
     #[arg(long, value_name = "ID")]

@@ -42,7 +42,7 @@ pub enum StatsCommand {
         /// Ids of the campaigns. Default: the latest ten.
         #[arg(value_parser = campaign_id)]
         ids: Vec<String>,
-        /// Dimension of a further table, as of the other statistics. Can be repeated; commas separate
+        /// Dimension of a further table, as for `stats campaign`. Can be repeated; commas separate
         /// several values.
         #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
         by: Vec<String>,
@@ -203,7 +203,7 @@ fn table<'v>(head: &'static str, rows: impl Iterator<Item = (String, &'v Value)>
     let table = [
         (head, "/begin"),
         ("TOTAL", "/total"),
-        ("PEOPLE", "/human"),
+        ("HUMAN", "/human"),
         ("PREVIEW", "/preview"),
         ("SCANNER", "/scanner"),
         ("BOT", "/bot"),

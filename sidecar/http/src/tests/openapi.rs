@@ -108,6 +108,20 @@ fn every_problem_is_described() {
 }
 
 #[test]
+fn the_reference_has_every_problem_and_every_path() {
+    let page = include_str!("../../../../docs/src/reference/api.md");
+    for name in problem::TYPES {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for path in description()["paths"].as_object().expect("paths").keys() {
+        let whole = format!(" {path}`");
+        // As the second operation of a row.
+        let end = format!("`…/{}`", path.rsplit('/').next().unwrap_or_default());
+        assert!(page.contains(&whole) || page.contains(&end), "{path}");
+    }
+}
+
+#[test]
 fn headers_of_proxies_are_no_parameters() {
     let description = description();
     let parameters = description["components"]["parameters"].as_object();
