@@ -124,6 +124,20 @@ fn the_reference_has_every_problem_and_every_path() {
     }
 }
 
+/// The help of the command line shows these texts, but not the enumerations.
+#[test]
+fn the_texts_of_a_webhooks_filters_name_every_value() {
+    let description = description();
+    let schemas = &description["components"]["schemas"];
+    let settings = &schemas["NewWebhook"]["properties"];
+    for (member, values) in [("events", "EventType"), ("classes", "VisitClass")] {
+        let text = settings[member]["description"].as_str().expect("a text");
+        for value in schemas[values]["enum"].as_array().expect("values") {
+            assert!(text.contains(value.as_str().expect("a word")), "{value}");
+        }
+    }
+}
+
 #[test]
 fn headers_of_proxies_are_no_parameters() {
     let description = description();
