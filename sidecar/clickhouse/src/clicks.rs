@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use clickhouse::query::RowCursor;
 use clickhouse::{Client, Row};
 use serde::Deserialize;
+use shortlink_core::boxed;
 use shortlink_core::ports::FirstClicks;
 use vocabulary::CampaignId;
 
@@ -212,6 +213,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn clicks_of(
         &self,
         links: &[ClickedLink<'_>],
@@ -251,6 +253,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn human_visits(
         &self,
         links: &[ClickedLink<'_>],
@@ -288,6 +291,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn last_human(
         &self,
         codes: &[&str],
@@ -325,6 +329,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn first_clicks(&self, id: CampaignId) -> Result<Vec<FirstClicks>, Fault> {
         let client = self.database().await?;
         let id = id.get().cast_signed();
@@ -448,7 +453,8 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
-    pub async fn all_human_visits(&self) -> Result<AllHumanVisits<'_>, Fault> {
+    #[boxed]
+    pub async fn all_human_visits<'a>(&'a self) -> Result<AllHumanVisits<'a>, Fault> {
         let query = "SELECT campaign, code, toUnixTimestamp64Milli(min(v.at)) AS first_at, \
              toUnixTimestamp64Milli(max(v.at)) AS last_at, toInt64(count()) AS visits \
              FROM visits AS v FINAL WHERE class = 'human' GROUP BY campaign, code";
@@ -470,6 +476,7 @@ impl AllHumanVisits<'_> {
     ///
     /// # Errors
     /// When ClickHouse fails.
+    #[boxed]
     pub async fn next(&mut self, most: usize) -> Result<Vec<HumanVisits>, Fault> {
         let Self { sink, cursor } = self;
         let read = async {

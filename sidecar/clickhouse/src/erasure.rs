@@ -4,6 +4,7 @@ use clickhouse::query::Query;
 use clickhouse::{Client, Row};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use shortlink_core::boxed;
 use shortlink_core::ports::Dimension;
 
 use crate::statistics::{HOUR_MS, column};
@@ -130,6 +131,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When they can't be counted.
+    #[boxed]
     pub async fn count_all(&self) -> Result<u64, Fault> {
         let client = self.database().await?;
         self.number(client.query("SELECT count() AS number FROM visits FINAL"))
@@ -141,6 +143,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When they can't be counted.
+    #[boxed]
     pub async fn count_erased(
         &self,
         erasure: &Erasure,
@@ -211,6 +214,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When not everything is known to be erased.
+    #[boxed]
     pub async fn erase(
         &self,
         erasure: &Erasure,
@@ -258,6 +262,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When the counts can't be changed.
+    #[boxed]
     pub async fn fold_hours(&self, before: Timestamp) -> Result<(), Fault> {
         let client = self.database().await?;
         let condition = "is_earlier = 0 AND at < fromUnixTimestamp64Milli(?, 'UTC')";

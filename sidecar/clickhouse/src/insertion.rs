@@ -1,5 +1,6 @@
 //! Insertion of batches: changes of the tables that SQL has stored before.
 
+use shortlink_core::boxed;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use clickhouse::insert_formatted::InsertFormatted;
@@ -184,6 +185,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When the rows are not known to be stored.
+    #[boxed]
     pub async fn insert(&self, batch: &Batch) -> Result<(), Fault> {
         let client = self.database().await?;
         let tables = [
@@ -208,6 +210,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn last_ids(&self) -> Result<(i64, i64), Fault> {
         let client = self.database().await?;
         let query = "SELECT ifNull(greatest((SELECT max(batch) FROM visits), \

@@ -5,6 +5,7 @@
 use clickhouse::Row;
 use jiff::Timestamp;
 use serde::Deserialize;
+use shortlink_core::boxed;
 use shortlink_core::ports::{
     ExportedVisit, KeptVisit, Listed, PeoplePage, Stretch, TimeSpan, VisitListing, VisitPage,
 };
@@ -55,6 +56,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn numbers(&self, (since, until): (i64, i64)) -> Result<Option<(i64, i64)>, Fault> {
         let client = self.database().await?;
         let query = if since <= TIMES.0 && until >= TIMES.1 {
@@ -83,6 +85,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn list(&self, listing: &VisitListing) -> Result<Listed<KeptVisit>, Fault> {
         let Some((first, last)) = self.numbers(times(listing)).await? else {
             return Ok(Listed::default());
@@ -110,6 +113,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn list_of(
         &self,
         code: &Code,
@@ -203,6 +207,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn exported(
         &self,
         numbers: (i64, i64),
@@ -223,6 +228,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn page(&self, after: i64, time: TimeSpan, limit: u32) -> Result<VisitPage, Fault> {
         let times = (
             time.since.map_or(TIMES.0, |since| since.as_millisecond()),
@@ -239,6 +245,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn people(
         &self,
         after: i64,
@@ -269,6 +276,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn watched(
         &self,
         after: i64,
@@ -293,6 +301,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn rows_of(
         &self,
         numbers: &[i64],
@@ -314,6 +323,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn stored(
         &self,
         numbers: &[i64],

@@ -3,6 +3,7 @@
 //! Visits are sorted by their numbers, so that those of one link are anywhere. The filter by code is read as a whole for each
 //! question, and grows with the table; the counts of a link are found at once, and name its batches.
 
+use shortlink_core::boxed;
 use std::fmt::Write as _;
 
 use clickhouse::Row;
@@ -76,6 +77,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn batches(
         &self,
         code: &Code,

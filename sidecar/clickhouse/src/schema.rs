@@ -6,6 +6,7 @@
 
 use clickhouse::{Client, Row};
 use serde::Deserialize;
+use shortlink_core::boxed;
 
 use crate::clicks::CLICKS;
 use crate::insertion::COUNTS;
@@ -124,6 +125,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When the server can't do it, or the tables belong to another SQL database or another version.
+    #[boxed]
     pub async fn migrate(&self) -> Result<bool, Fault> {
         let create = format!("CREATE DATABASE IF NOT EXISTS {}", self.database);
         self.execute(PATIENCE, self.client.query(&create)).await?;
@@ -157,6 +159,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// As [`ClickHouse::migrate`].
+    #[boxed]
     pub async fn finish_migration(&self) -> Result<(), Fault> {
         let note = "ALTER TABLE visits_owner UPDATE version = ? WHERE version < ?";
         let note = self.unchecked().query(note).bind(VERSION);
@@ -168,6 +171,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When they can't be deleted.
+    #[boxed]
     pub async fn clear(&self) -> Result<(), Fault> {
         let client = self.database().await?;
         for table in ["visits", "visit_counts", "link_clicks"] {
@@ -192,6 +196,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When it can't be asked.
+    #[boxed]
     pub async fn version(&self) -> Result<String, Fault> {
         let version = self.client.query("SELECT version() AS text");
         let rows = self.rows::<Text>(version).await?;
@@ -202,6 +207,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When they can't be read, or belong to another SQL database or another version.
+    #[boxed]
     pub async fn verify(&self) -> Result<(), Fault> {
         let client = self.unchecked();
         let owners = self.owners(&client).await?;

@@ -7,6 +7,7 @@ use clickhouse::Row;
 use clickhouse::query::Query;
 use jiff::Timestamp;
 use serde::Deserialize;
+use shortlink_core::boxed;
 use shortlink_core::ports::{
     DayVisitors, Dimension, Intervals, LinkTotal, MAX_COUNTED, TimeCount, ValueCount,
     ValueTimeCount,
@@ -105,6 +106,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, Fault> {
         if codes.is_empty() {
             return Ok(Vec::new());
@@ -135,6 +137,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn human_before(
         &self,
         codes: &[String],
@@ -151,6 +154,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn by_time(&self, code: &Code, hours: (i64, i64)) -> Result<Vec<TimeCount>, Fault> {
         let query = "SELECT intDiv(toUnixTimestamp64Milli(at), 3600000) AS begin, '' AS value, \
              toString(class) AS class, toInt64(sum(c.visits)) AS visits \
@@ -168,6 +172,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn of_latest(
         &self,
         code: &Code,
@@ -225,6 +230,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn by_minute(
         &self,
         code: &Code,
@@ -251,6 +257,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn over_time(
         &self,
         code: &Code,

@@ -2,6 +2,7 @@
 
 use clickhouse::Row;
 use serde::Deserialize;
+use shortlink_core::boxed;
 
 use crate::clicks::{COUNTED, TOGETHER};
 use crate::{ClickHouse, Clicks, Fault};
@@ -34,6 +35,7 @@ impl ClickHouse {
     ///
     /// # Errors
     /// When ClickHouse can't be asked.
+    #[boxed]
     pub async fn most_clicked(
         &self,
         campaign: i64,

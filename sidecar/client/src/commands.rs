@@ -26,6 +26,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
+use async_recursion::async_recursion as boxed;
 use clap::{Args, Subcommand};
 
 use crate::{ClientArguments, Failure};
@@ -91,6 +92,7 @@ pub struct Remote<C: Subcommand> {
 
 impl RemoteCommand {
     /// Runs the command; returns the exit code.
+    #[boxed(?Send)]
     pub async fn run(self) -> ExitCode {
         self.attempt()
             .await

@@ -37,3 +37,6 @@ pub mod trace;
 pub mod variants;
 pub mod visit;
 pub mod webhook;
+
+/// Boxes the future of an `async` function. Without it, every crate that awaits the function compiles its body again.
+pub use async_recursion::async_recursion as boxed;

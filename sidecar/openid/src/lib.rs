@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use shortlink_core::boxed;
 use shortlink_core::causes::causes;
 use shortlink_core::clock::Clock;
 use shortlink_core::sign_in::{Identity, Provider, ProviderError, Started, find_claim};
@@ -157,6 +158,7 @@ impl OpenId {
     ///
     /// # Errors
     /// Fails if the provider does not respond, or its description is of another issuer or lacks something.
+    #[boxed]
     pub async fn check(&self) -> Result<(), ProviderError> {
         let metadata = self.discover().await?;
         self.client(&metadata).map(drop)

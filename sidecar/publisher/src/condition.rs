@@ -1,5 +1,6 @@
 //! Diagnosis of the Redis servers for operators. It changes nothing there.
 
+use shortlink_core::boxed;
 use std::collections::HashMap;
 use std::error::Error;
 
@@ -47,6 +48,7 @@ pub enum ConditionError {
 ///
 /// # Errors
 /// Fails if the servers can't be found, or one of them can't be reached.
+#[boxed]
 pub async fn examine(options: &RedisOptions) -> Result<Vec<ServerCondition>, ConditionError> {
     let (prefix, limit) = (&options.prefix, options.timeout);
     let servers = Servers::new(options)?;

@@ -21,6 +21,7 @@ pub use limiter::{ChargeError, RateState};
 use lru::LruCache;
 use parking_lot::Mutex;
 use shortlink_core::api_key::{ApiKey, Person, PresentedKey};
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::StoreError;
 use shortlink_core::sign_in::RoleRules;
@@ -149,6 +150,7 @@ impl Access {
     ///
     /// # Errors
     /// Fails if the key is not cached and the store fails.
+    #[boxed]
     pub async fn recognise(&self, credentials: &Credentials) -> Result<Option<Caller>, StoreError> {
         let caller = self.find(credentials.id()).await?;
         let now = self.clock.now();

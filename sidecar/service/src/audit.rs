@@ -2,6 +2,7 @@
 //! needs a link.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use shortlink_core::boxed;
 use shortlink_core::ports::{Place, Stood};
 use shortlink_core::records::Drift;
 use tokio::sync::mpsc;
@@ -106,6 +107,7 @@ impl Audit {
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
+    #[boxed(?Send)]
     pub async fn run(&self, progress: &(dyn Fn(&Report) + Sync)) -> Result<Report, InspectError> {
         let mut report = Report::default();
         self.compare_campaigns(&mut report).await?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use shortlink_core::api_key::{KeyState, Scope};
+use shortlink_core::boxed;
 use shortlink_core::bulk::{BulkJob, BulkState, BulkStep};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{Delivery, StoreError};
@@ -42,6 +43,7 @@ impl Bulk {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn step(&self, job: &BulkJob) -> Result<bool, StoreError> {
         let now = self.clock.now();
         if let Some(reason) = self.objection(job).await? {

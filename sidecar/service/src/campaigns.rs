@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::boxed;
 use shortlink_core::campaign::{Campaign, CampaignChange, CampaignEdit};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{CampaignEditor, Delivery, StoreError};
@@ -34,6 +35,7 @@ impl Campaigns {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn create(&self, mut new: Campaign) -> Result<StoredCampaign, StoreError> {
         new.id = self.store.create_campaign(&new).await?;
         Ok(self.deliver(new).await)
@@ -43,6 +45,7 @@ impl Campaigns {
     ///
     /// # Errors
     /// Fails if the campaign is revoked, would never be valid, its plan would be too long, or the store fails.
+    #[boxed]
     pub async fn change(
         &self,
         id: CampaignId,
@@ -64,6 +67,7 @@ impl Campaigns {
     ///
     /// # Errors
     /// Fails if the campaign is revoked, the variant is none of the test, or the store fails.
+    #[boxed]
     pub async fn win(
         &self,
         id: CampaignId,
@@ -81,6 +85,7 @@ impl Campaigns {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn revoke(
         &self,
         id: CampaignId,

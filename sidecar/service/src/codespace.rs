@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::capacity::capacity;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
@@ -129,6 +130,7 @@ impl Codespace {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn usage(&self) -> Result<Vec<LengthUsage>, StoreError> {
         let now = self.clock.now();
         let today = now.as_second().div_euclid(DAY_S);
@@ -194,6 +196,7 @@ impl Codespace {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn summary(&self) -> Result<Summary, StoreError> {
         let recent = *self.summary.lock();
         if let Some((_, summary)) = recent.filter(|(at, _)| at.elapsed() < SUMMARY_FOR) {

@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use parking_lot::Mutex;
 use shortlink_core::announcement::{AnnouncedDomain, Announcement, Heard};
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{MAX_NODES, NetworkCount, StoreError, VisitQueue};
 use shortlink_store::Store;
@@ -146,6 +147,7 @@ impl Domains {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn overview(&self) -> Result<Overview, StoreError> {
         let now = self.clock.now();
         let minute = now.as_second().div_euclid(60) - MINUTES as i64;

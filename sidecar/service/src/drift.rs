@@ -8,6 +8,7 @@ mod campaigns;
 
 use std::sync::Arc;
 
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{PublishError, RecordIndex, StoreError};
 use shortlink_core::records::{Drift, Records};
@@ -47,6 +48,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
+    #[boxed]
     pub async fn confirm(&self, mut codes: Vec<Code>) -> Result<Confirmed, InspectError> {
         let mut confirmed = Confirmed {
             records: Records::at(self.clock.now()),
@@ -96,6 +98,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
+    #[boxed]
     pub async fn repair(&self, confirmed: &Confirmed) -> Result<u64, InspectError> {
         let mut plain = Vec::new();
         let mut repaired = 0;

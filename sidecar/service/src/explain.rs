@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::{Link, State, since_1970};
@@ -207,6 +208,7 @@ impl Explainer {
     ///
     /// # Errors
     /// Fails if SQL fails. A failure of Redis is part of the explanation.
+    #[boxed]
     pub async fn explain(
         &self,
         code: &Code,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use shortlink_core::boxed;
 use shortlink_core::ports::{ExportedVisit, StoreError};
 use shortlink_store::Store;
 use tokio::time::Instant;
@@ -106,6 +107,7 @@ impl VisitFeed {
     }
 
     /// Returns the number up to which all visits are stored. Visits that are stored later have greater numbers.
+    #[boxed]
     pub async fn last(&self) -> Result<i64, StoreError> {
         self.last_beyond(i64::MAX).await
     }
@@ -125,6 +127,7 @@ impl VisitFeed {
     }
 
     /// Reads the visits behind the number `after`, at most `limit` of them.
+    #[boxed]
     pub async fn read(&self, after: i64, limit: u32) -> Result<Reading, StoreError> {
         let last = self.last_beyond(after).await?;
         if last <= after {
@@ -144,6 +147,7 @@ impl VisitFeed {
     }
 
     /// Waits until it is worth reading again; `false` if the process stops.
+    #[boxed]
     pub async fn wait(&self, until: Instant) -> bool {
         let next_look = self.known.lock().await.next_look;
         tokio::select! {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{Created, MAX_TOGETHER, Publisher, Receipt, StoreError};
@@ -117,6 +118,7 @@ impl Importer {
     ///
     /// # Errors
     /// Fails if the import has to stop; links stored until then remain.
+    #[boxed]
     pub async fn import(
         &self,
         links: &[Link],

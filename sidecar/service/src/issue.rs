@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
@@ -108,6 +109,7 @@ impl Issuer {
     ///
     /// # Errors
     /// Fails if its custom code is taken, no code can be drawn, or the store fails.
+    #[boxed]
     pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
         let (reply, answer) = oneshot::channel();
         let origin = Origin::current();
@@ -124,6 +126,7 @@ impl Issuer {
     }
 
     /// Creates links; returns the results in the same order.
+    #[boxed]
     pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
         let (rows, receipt) = self.parts.keep(new).await;
         self.parts.announce(rows, receipt).await

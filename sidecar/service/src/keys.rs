@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use shortlink_core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
+use shortlink_core::boxed;
 use shortlink_core::clock::{Clock, whole_milliseconds};
 use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit, StoreError};
 use shortlink_store::Store;
@@ -118,6 +119,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the actor lacks one of its scopes, the scopes do not go with the policy, or the store fails.
+    #[boxed]
     pub async fn create(&self, actor: &Actor, new: NewKey) -> Result<(ApiKey, String), KeyError> {
         rules::may_grant(actor, &new.scopes)?;
         let (drawn, secret) = self.generate();
@@ -141,6 +143,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
+    #[boxed]
     pub async fn change(
         &self,
         actor: &Actor,
@@ -161,6 +164,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it, the key is not live or has a successor, or the store fails.
+    #[boxed]
     pub async fn rotate(
         &self,
         actor: &Actor,
@@ -185,6 +189,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
+    #[boxed]
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = move |edited| rules::revoke(&actor, edited, now);

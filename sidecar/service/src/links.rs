@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
@@ -79,6 +80,7 @@ impl Links {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn page(&self, listing: &Listing) -> Result<Page, LinkError> {
         let reach = match listing.is_searched() {
             true => self.listings.listing_reach(listing, MOST_READ).await?,
@@ -102,6 +104,7 @@ impl Links {
     /// # Errors
     /// Fails if the link is revoked, is not as expected or would never be valid, or the store
     /// fails.
+    #[boxed]
     pub async fn change(
         &self,
         code: &Code,
@@ -117,6 +120,7 @@ impl Links {
     ///
     /// # Errors
     /// Fails if the link is revoked, not as expected or of a campaign, the variant is none of the test, or the store fails.
+    #[boxed]
     pub async fn win(
         &self,
         code: &Code,
@@ -131,6 +135,7 @@ impl Links {
     ///
     /// # Errors
     /// Fails if the link is revoked or not as expected, or the store fails.
+    #[boxed]
     pub async fn pause(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkPause, Link::pause)
             .await
@@ -140,6 +145,7 @@ impl Links {
     ///
     /// # Errors
     /// Fails if the link is revoked or not as expected, or the store fails.
+    #[boxed]
     pub async fn resume(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkResume, Link::resume)
             .await
@@ -149,6 +155,7 @@ impl Links {
     ///
     /// # Errors
     /// Fails if the link is not as expected or the store fails.
+    #[boxed]
     pub async fn revoke(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkRevoke, Link::revoke)
             .await

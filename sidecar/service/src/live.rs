@@ -21,6 +21,7 @@ pub use filter::LiveFilter;
 pub use id::LiveId;
 use listener::Queue;
 pub use listener::{Listener, Told};
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::VisitTail;
 use shortlink_core::visit::visitor::DayKeys;
@@ -137,6 +138,7 @@ impl LiveVisits {
     }
 
     /// Reads the streams while there are listeners, until the feed is stopped.
+    #[boxed]
     pub async fn run(self: Arc<Self>) {
         let stop = &self.parts.stop;
         while !stop.is_cancelled() {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use shortlink_core::boxed;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::Link;
@@ -99,6 +100,7 @@ pub fn outbox(
 }
 
 /// Counts what is overdue for Redis, up to 100,000 rows.
+#[boxed]
 pub async fn overdue(store: &Store, clock: &dyn Clock) -> Result<Overdue, StoreError> {
     let (since, until) = recent(clock);
     store.overdue(since, until, MAX_OVERDUE).await

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{MAX_VERDICTS, StoreError, TimeSpan};
 use shortlink_core::visit::agent::Agents;
@@ -121,6 +122,7 @@ impl Reclassify {
     ///
     /// # Errors
     /// Fails if SQL still fails after all retries.
+    #[boxed]
     pub async fn run(
         self,
         claims: &Claims,

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
     Chunk, ChunkCreated, ChunkKey, NewChunk, Receipt, RowOutcome, StoreError,
@@ -81,6 +82,7 @@ impl Issuer {
     ///
     /// # Errors
     /// Fails if the key was used for another chunk, or the store fails.
+    #[boxed]
     pub async fn create_chunk(
         &self,
         key: ChunkKey,

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use shortlink_core::api_key::{ApiKey, PresentedKey};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::codes::random::random_characters;
@@ -134,6 +135,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn find(&self, token: &str) -> Result<Option<Session>, StoreError> {
         if token.starts_with(OF_PERSON) {
             return self.find_of_person(digest(token)).await;
@@ -148,6 +150,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn is_over(&self, session: &Session) -> Result<bool, StoreError> {
         if self.clock.now() >= session.until {
             return Ok(true);
@@ -162,6 +165,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn count(&self, people: &[ApiKey]) -> Result<HashMap<String, u64>, StoreError> {
         let ids: Vec<&str> = people.iter().map(|it| &*it.id).collect();
         let now = self.clock.now();
@@ -201,6 +205,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn record_begin(
         &self,
         key_id: String,
@@ -231,6 +236,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn end(
         &self,
         session: Session,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_store::Store;
 use vocabulary::CodeRules;
@@ -47,6 +48,7 @@ impl Skip {
     ///
     /// # Errors
     /// Fails if the store does; codes skipped until then stay skipped.
+    #[boxed]
     pub async fn run(&self, links: u64) -> Result<Skipped, StoreError> {
         let mut skipped = Skipped::default();
         let numbering = self.store.numbering();

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::json;
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::StoreError;
 use shortlink_core::webhook::{
@@ -68,6 +69,7 @@ pub struct Webhooks {
 
 impl Webhooks {
     /// Creates a webhook, whose events begin now.
+    #[boxed]
     pub async fn create(
         &self,
         settings: WebhookSettings,
@@ -95,6 +97,7 @@ impl Webhooks {
     }
 
     /// Changes a webhook; `None` if there is none.
+    #[boxed]
     pub async fn change(
         &self,
         id: &str,
@@ -106,6 +109,7 @@ impl Webhooks {
     }
 
     /// Gives a webhook a new secret; the one before signs for `overlap`, too.
+    #[boxed]
     pub async fn rotate(
         &self,
         id: &str,
@@ -122,6 +126,7 @@ impl Webhooks {
     }
 
     /// Sends a message of the type `webhook.test`, once. The log has the attempt.
+    #[boxed]
     pub async fn test(&self, webhook: &Webhook) -> Result<Attempt, StoreError> {
         let now = self.clock.now();
         let id = format!("test_{:016x}", self.rng.lock().next_u64());

@@ -1,6 +1,7 @@
 //! The audit log. The operations write its entries in their own transactions.
 
 use shortlink_core::audit::{AuditEntry, StoredAuditEntry};
+use shortlink_core::boxed;
 use shortlink_core::ports::{AuditListing, Listed, MOST_EXAMINED, StoreError};
 
 use super::Store;
@@ -10,6 +11,7 @@ use super::value::{Row, args, invalid, is_storable};
 
 impl Store {
     /// Lists entries of the audit log, the latest first.
+    #[boxed]
     pub async fn list_audit(
         &self,
         listing: &AuditListing,

@@ -7,6 +7,7 @@ mod steps;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::boxed;
 use shortlink_core::bulk::{
     BulkAction, BulkCounts, BulkJob, BulkOutcome, BulkState, BulkStep, Erased, NewBulkJob,
     Selection,
@@ -40,12 +41,14 @@ pub enum BulkCreated {
 
 impl Store {
     /// Stores a new job, and an entry in the audit log.
+    #[boxed]
     pub async fn create_bulk_job(&self, new: NewBulkJob) -> Result<BulkCreated, StoreError> {
         self.run_tx("store a new job", new, |db, new| Box::pin(create(db, new)))
             .await
     }
 
     /// Finds a job.
+    #[boxed]
     pub async fn find_bulk_job(&self, id: u64) -> Result<Option<BulkJob>, StoreError> {
         let sql = sql!("SELECT ", COLUMNS, " FROM jobs WHERE id = $1");
         let found = self.one("find a job", sql, args![id], read).await?;
@@ -53,6 +56,7 @@ impl Store {
     }
 
     /// Lists jobs, the latest first, those before a number: all, or those of some keys.
+    #[boxed]
     pub async fn list_bulk_jobs(
         &self,
         before: Option<u64>,
@@ -84,6 +88,7 @@ impl Store {
     }
 
     /// Finds the first running job behind a number, or the first of all: jobs take turns.
+    #[boxed]
     pub async fn next_bulk_job(&self, after: u64) -> Result<Option<BulkJob>, StoreError> {
         let sql = sql!(
             "SELECT ",
@@ -97,6 +102,7 @@ impl Store {
     }
 
     /// Does a step of a job; the last one if it is not running any more.
+    #[boxed]
     pub async fn step_bulk_job(&self, id: u64, now: Timestamp) -> Result<BulkStep, StoreError> {
         self.erase_stored().await?;
         self.run_tx(
@@ -108,6 +114,7 @@ impl Store {
     }
 
     /// Ends a running job before its time, and notes that in the audit log; returns the job, whatever its state.
+    #[boxed]
     pub async fn end_bulk_job(
         &self,
         id: u64,
@@ -135,6 +142,7 @@ impl Store {
 
     /// Reads results of a job behind a part, in their order: the parts' last number, and the outcomes of `limit` parts at
     /// most.
+    #[boxed]
     pub async fn bulk_results(
         &self,
         id: u64,
@@ -164,6 +172,7 @@ impl Store {
     }
 
     /// Deletes some of the jobs that ended before a moment; returns true if there may be more.
+    #[boxed]
     pub async fn forget_bulk_jobs(&self, before: Timestamp) -> Result<bool, StoreError> {
         let sql = sql!("SELECT id FROM jobs WHERE finished_at < $1 ORDER BY finished_at LIMIT 1");
         let read = |row: &Row| row.get::<i64>("id");

@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, AuditEntry, ChangedBy};
+use shortlink_core::boxed;
 use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget, ClickParameter};
 use shortlink_core::plan::Plan;
 use shortlink_core::ports::{CampaignEditor, StoreError};
@@ -32,6 +33,7 @@ const FIND: Sql = sql!(SELECT; "campaigns WHERE id = $1");
 impl Store {
     /// Stores a new campaign under an id that the store chooses, which is returned. The audit log
     /// notes it.
+    #[boxed]
     pub async fn create_campaign(&self, campaign: &Campaign) -> Result<CampaignId, StoreError> {
         self.run_tx("store a new campaign", campaign.clone(), |db, campaign| {
             Box::pin(create(db, campaign))
@@ -40,6 +42,7 @@ impl Store {
     }
 
     /// Finds a campaign, whatever its state.
+    #[boxed]
     pub async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
         self.one("find a campaign", FIND, args![id], read).await
     }
@@ -47,6 +50,7 @@ impl Store {
     /// Has `editor` decide the change to a campaign and stores that; no other change to the campaign
     /// happens meanwhile. One that is left unchanged goes into the log of changes too; the audit log notes a
     /// change.
+    #[boxed]
     pub async fn edit_campaign(
         &self,
         id: CampaignId,
@@ -62,6 +66,7 @@ impl Store {
 
     /// Lists campaigns, the latest first, those behind `after`; only those that were created with some API keys, if
     /// any are given.
+    #[boxed]
     pub async fn list_campaigns(
         &self,
         after: Option<CampaignId>,
@@ -86,6 +91,7 @@ impl Store {
     }
 
     /// Counts a campaign's links, but no more than `most`.
+    #[boxed]
     pub async fn count_campaign_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
         let sql = sql!(
             "SELECT count(*) AS links FROM (SELECT 1 FROM links {INDEXED BY links_by_campaign} \

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
     Adopted, Behind, DataSet, OutboxSpan, Overdue, Places, Receipt, Settled, StoreError, Waiting,
@@ -88,6 +89,7 @@ pub(super) struct Horizon {
 impl Store {
     /// Reads changes that wait behind a place up to another one, as many as are published together: those that restrict,
     /// or all others.
+    #[boxed]
     pub async fn waiting_changes(
         &self,
         after: u64,
@@ -106,6 +108,7 @@ impl Store {
 
     /// Reads changes behind a place up to another one, whether they were applied or not, in their order;
     /// of all or only of those that restrict.
+    #[boxed]
     pub async fn replayed_changes(
         &self,
         after: u64,
@@ -126,6 +129,7 @@ impl Store {
     }
 
     /// Campaigns with changes that wait.
+    #[boxed]
     pub async fn waiting_campaigns(&self) -> Result<Vec<CampaignId>, StoreError> {
         let sql = sql!(
             "SELECT DISTINCT campaign_id FROM changes \
@@ -140,6 +144,7 @@ impl Store {
     /// Notes at `now` what Redis has confirmed. New links leave the outbox, changes stay in the log as
     /// applied. A link that has changed again meanwhile stays waiting. `false`, and nothing is noted, if
     /// the generation is not that of the data set any more.
+    #[boxed]
     pub async fn settle(&self, settled: Settled, now: Timestamp) -> Result<bool, StoreError> {
         let mut spans: Vec<OutboxSpan> = settled
             .receipts
@@ -187,6 +192,7 @@ impl Store {
 
     /// Settles new links that were published. They cannot be buried: where a record is missing, the fallback
     /// answers. Changes stay until the process that knows the data set has published them.
+    #[boxed]
     pub async fn settle_new(&self, receipts: Vec<Receipt>) -> Result<(), StoreError> {
         let spans = receipts.into_iter().flat_map(|it| it.0);
         let mut spans: Vec<OutboxSpan> = spans.filter(|span| span.revision == 1).collect();
@@ -199,6 +205,7 @@ impl Store {
 
     /// Adopts a data set of Redis: as the one that was written to so far, or as one that may lack
     /// changes, or hold those of another database. Then a new generation begins.
+    #[boxed]
     pub async fn adopt(&self, seen: DataSet) -> Result<Adopted, StoreError> {
         let [a, b, c, d, ..] = self.code_key.derive("index generations");
         let args = (u64::from(u32::from_le_bytes([a, b, c, d])), seen);
@@ -209,6 +216,7 @@ impl Store {
     }
 
     /// Reads up to which place changes have ended and been applied.
+    #[boxed]
     pub async fn places(&self) -> Result<Places, StoreError> {
         let horizon = *self.horizon.lock();
         let (mut places, next, oldest) = self
@@ -252,6 +260,7 @@ impl Store {
     }
 
     /// Counts pending rows that were stored by clocks outside of a span of time, no further than `most`.
+    #[boxed]
     pub async fn overdue(
         &self,
         since: Timestamp,
@@ -278,6 +287,7 @@ impl Store {
     }
 
     /// Forgets changes that were applied before a moment, some of the first; returns true if more may follow.
+    #[boxed]
     pub async fn forget_changes(&self, before: Timestamp) -> Result<bool, StoreError> {
         self.run_tx("forget old changes", before, |db, before| {
             Box::pin(async move {
@@ -301,6 +311,7 @@ impl Store {
     }
 
     /// Counts the changes that a data set may lack although they were applied to another one.
+    #[boxed]
     pub async fn behind(&self, seen: &DataSet) -> Result<Behind, StoreError> {
         let state = self.read("read the state of the index", (), |db, ()| {
             Box::pin(async move {
@@ -328,6 +339,7 @@ impl Store {
     }
 
     /// The generation whose data set is to be compared with SQL as a whole.
+    #[boxed]
     pub async fn incomplete_generation(&self) -> Result<Option<u64>, StoreError> {
         let sql = sql!("SELECT generation FROM index_state WHERE compared < generation");
         self.one("read the state of the index", sql, args![], |row| {
@@ -337,6 +349,7 @@ impl Store {
     }
 
     /// Notes that the data set of a generation was compared with SQL as a whole.
+    #[boxed]
     pub async fn note_compared(&self, generation: u64) -> Result<(), StoreError> {
         let sql = sql!("UPDATE index_state SET compared = $1 WHERE generation = $1");
         self.run("note a comparison", sql, args![generation])

@@ -1,5 +1,6 @@
 //! Claims of tasks that only one process at a time may do, and notes of their progress.
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 
 use super::Store;
@@ -18,6 +19,7 @@ pub enum Claim {
 
 impl Store {
     /// Reads a note.
+    #[boxed]
     pub async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
         self.one("read a note", sql!(NOTE), args![name], |row| {
             row.get("note")
@@ -26,6 +28,7 @@ impl Store {
     }
 
     /// Writes a note, or deletes it with `None`.
+    #[boxed]
     pub async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
         let operation = "store a note of a task";
         match text {
@@ -38,6 +41,7 @@ impl Store {
     /// Claims a task for a holder, so that one of many processes does it; the holder renews the claim in
     /// time, each time with another `stamp`. Without a claim of another holder, the task is claimed; with one,
     /// only if its stamp is still `expired`, which no clock but that of the caller has found too old.
+    #[boxed]
     pub async fn claim(
         &self,
         task: &str,
@@ -65,6 +69,7 @@ impl Store {
     }
 
     /// Returns the stamp of the claim of a task.
+    #[boxed]
     pub async fn claimed(&self, task: &str) -> Result<Option<i64>, StoreError> {
         let sql = sql!(
             "SELECT {CAST(CAST(value AS TEXT) AS INTEGER) AS stamp \
@@ -75,6 +80,7 @@ impl Store {
     }
 
     /// Returns the rest of the name and the stamp of each claim whose task has a name that begins so.
+    #[boxed]
     pub async fn claims_of(&self, prefix: &str) -> Result<Vec<(String, i64)>, StoreError> {
         let sql = sql!(
             "SELECT {substr(name, length('claim:') + length($1) + 1) AS rest, \
@@ -88,6 +94,7 @@ impl Store {
     }
 
     /// Ends a claim before its time, if it is still the holder's.
+    #[boxed]
     pub async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError> {
         let sql = sql!(
             "DELETE FROM {settings WHERE name = concat('claim:', $1) AND ",

@@ -1,5 +1,6 @@
 //! The state of the strategies for codes: counters, and the pool.
 
+use shortlink_core::boxed;
 use shortlink_core::ports::{CodeUsage, PoolCounts, StoreError};
 use vocabulary::Code;
 
@@ -49,6 +50,7 @@ pub(super) async fn count(
 impl Store {
     /// Moves a counter forward, to `floor` first if it is behind, and returns its value before: only
     /// the caller may use the `count` numbers from there on.
+    #[boxed]
     pub async fn lease(&self, counter: &str, floor: u64, count: u64) -> Result<u64, StoreError> {
         let operation = "lease codes";
         let read = |row: &Row| row.get::<i64>("next");
@@ -77,6 +79,7 @@ impl Store {
     }
 
     /// Takes unused codes of a length out of the pool, at most `count`: they are used.
+    #[boxed]
     pub async fn take_pooled(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
         let args = (length as u64, count);
         self.run_one("take codes out of the pool", args, |db, (length, count)| {
@@ -87,6 +90,7 @@ impl Store {
 
     /// Puts codes into the pool; those that are in it already, or that links have, are left out.
     /// Returns the number of new ones.
+    #[boxed]
     pub async fn fill_pool(&self, codes: Vec<Code>) -> Result<u64, StoreError> {
         self.run_tx("fill the pool of codes", codes, |db, codes| {
             Box::pin(fill_pool(db, codes))
@@ -95,6 +99,7 @@ impl Store {
     }
 
     /// Notes that pooled codes were found taken.
+    #[boxed]
     pub async fn void_pooled(&self, codes: Vec<Code>) -> Result<(), StoreError> {
         let codes: Vec<&str> = codes.iter().map(Code::as_str).collect();
         let sql = sql!(
@@ -107,6 +112,7 @@ impl Store {
     }
 
     /// Counts the pool's codes of a length by status: unused, used, void.
+    #[boxed]
     pub async fn count_pooled(&self, length: usize) -> Result<PoolCounts, StoreError> {
         // Used codes grow more and more: they are not counted one by one.
         let sql = sql!(
@@ -129,6 +135,7 @@ impl Store {
 
     /// Counts the links that were created, by the length of their codes: in all, and since a day (in
     /// days since 1970).
+    #[boxed]
     pub async fn code_usage(&self, since_day: i64) -> Result<Vec<CodeUsage>, StoreError> {
         let sql = sql!(
             "SELECT length, CAST(sum(links) AS bigint) AS links, \

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::conversion::{
     Amount, ConversionOutcome, ConversionTotals, Converted, Currency, NewConversion, Refunded,
     ValueTotal,
@@ -218,6 +219,7 @@ async fn store_of_campaigns(
 impl Store {
     /// Counts conversions, of links that one of the keys `own` has created if there are any; returns the outcome of each.
     /// A repetition is counted once.
+    #[boxed]
     pub async fn report_conversions(
         &self,
         reported: Vec<NewConversion>,
@@ -237,6 +239,7 @@ impl Store {
     }
 
     /// Returns the totals of a campaign.
+    #[boxed]
     pub async fn campaign_conversions(
         &self,
         id: CampaignId,
@@ -251,6 +254,7 @@ impl Store {
     }
 
     /// Returns the totals of a link, which are 0 if it does not exist.
+    #[boxed]
     pub async fn link_conversions(&self, code: &Code) -> Result<ConversionTotals, StoreError> {
         let found = self.read("read the conversions of a link", *code, |db, code| {
             Box::pin(async move {

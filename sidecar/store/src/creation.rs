@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
     Created, FoundOrCreated, Identity, Receipt, RequestDigest, StoreError, UsedUp,
@@ -81,6 +82,7 @@ pub(super) const DELETE: Sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
+    #[boxed]
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
         let creation = self.creation.of(links.iter());
         let args = (links, creation);
@@ -95,6 +97,7 @@ impl Store {
 
     /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them. Their
     /// codes may differ only by case from others: they are in use.
+    #[boxed]
     pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
         let creation = self.creation.of(links.iter());
         let args = (links, creation);
@@ -113,6 +116,7 @@ impl Store {
     /// As [`Store::create_links`], but a link is stored only if no link that stands for it
     /// ([`Link::stands_for`], at the creation of the new one) has the same digest and is within its window. Of
     /// concurrent calls, one stores the link.
+    #[boxed]
     pub async fn find_or_create_links(
         &self,
         links: Vec<(Link, Identity)>,

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use vocabulary::Code;
 
@@ -55,6 +56,7 @@ impl Store {
     /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
     /// [`Store::free_codes`]. Returns the number of deleted links. With visits in ClickHouse, this
     /// asks it which of those with receipts were clicked.
+    #[boxed]
     pub async fn delete_links(
         &self,
         links: Vec<(Code, u64)>,
@@ -71,6 +73,7 @@ impl Store {
 
     /// Codes of the links of a lane among the first ones behind `after` that were deleted before a moment and are still
     /// taken, and the place of the last of all of them. About `limit` codes belong to the lane.
+    #[boxed]
     pub async fn deleted_links(
         &self,
         before: Timestamp,
@@ -95,6 +98,7 @@ impl Store {
     }
 
     /// Frees the codes of deleted links, after what one link can have any number of: click ids and conversions.
+    #[boxed]
     pub async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {
         let operation = "delete what belonged to links";
         let forgets = |codes| {

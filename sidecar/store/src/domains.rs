@@ -4,6 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::announcement::{Announcement, Heard};
 use shortlink_core::blocks::{Block, Blocks};
+use shortlink_core::boxed;
 use shortlink_core::ports::{MAX_NODES, StoreError};
 use shortlink_core::webhook::EventType;
 
@@ -24,6 +25,7 @@ impl Store {
     /// Deletes the announcements of nodes that were last heard before `forget_before`, and stores a node's announcement in
     /// place of the one before, unless that was received later. `false` if there are [`MAX_NODES`] others
     /// that are not silent.
+    #[boxed]
     pub async fn note_domains(
         &self,
         announcement: &Announcement,
@@ -80,6 +82,7 @@ impl Store {
     }
 
     /// Takes the suspected blocks of an evaluation, and reports new ones to webhooks.
+    #[boxed]
     pub async fn note_blocks(&self, found: Vec<Block>, now: Timestamp) -> Result<(), StoreError> {
         self.run_tx("note suspected blocks", (found, now), |db, (found, now)| {
             Box::pin(note_blocks(db, found, *now))
@@ -88,11 +91,13 @@ impl Store {
     }
 
     /// The suspected blocks of the last evaluations, by any process.
+    #[boxed]
     pub async fn blocks(&self) -> Result<Blocks, StoreError> {
         Ok(read_blocks(self.note(BLOCKS).await?.as_deref()))
     }
 
     /// Lists all nodes' announcements, by the nodes' names.
+    #[boxed]
     pub async fn list_domains(&self) -> Result<Vec<Heard>, StoreError> {
         // There are as many rows as nodes: an index has nothing to say.
         let sql = sql!(

@@ -1,6 +1,7 @@
 //! Links as they were before their changes.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::link::{Link, PastChange};
 use shortlink_core::ports::StoreError;
 use vocabulary::Code;
@@ -15,6 +16,7 @@ use crate::past::Past;
 impl Store {
     /// Lists the changes that a link has been through, the latest first, at most `limit`: all, or those
     /// before the change that left this revision behind.
+    #[boxed]
     pub async fn link_history(
         &self,
         code: &Code,

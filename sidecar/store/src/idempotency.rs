@@ -1,6 +1,7 @@
 //! Outcomes of idempotent requests, for replays.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome, StoreError};
 
@@ -17,6 +18,7 @@ const FIND: &[&str] = &["SELECT digest, rows FROM idempotent_chunks \
 
 impl Store {
     /// Finds a chunk.
+    #[boxed]
     pub async fn find_chunk(&self, key: &ChunkKey) -> Result<Option<Chunk>, StoreError> {
         let values = args![&key.key_id, &key.idempotency_key, key.chunk];
         let operation = "find the outcome of a request";
@@ -25,6 +27,7 @@ impl Store {
 
     /// As [`Store::create_links`] for the links of a chunk's rows, and stores the chunk in the same
     /// transaction.
+    #[boxed]
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
         let creation = self.creation.of(new.links.iter());
         let args = (new, creation);
@@ -35,6 +38,7 @@ impl Store {
     }
 
     /// Deletes chunks that were stored before a moment; returns their number.
+    #[boxed]
     pub async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError> {
         let sql = sql!("DELETE FROM idempotent_chunks WHERE created_at < $1");
         self.run("forget what became of old requests", sql, args![before])

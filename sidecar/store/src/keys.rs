@@ -9,6 +9,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use shortlink_core::api_key::{ApiKey, KeyPolicy, Person, RateLimit, Role};
 use shortlink_core::audit::AuditEntry;
+use shortlink_core::boxed;
 use shortlink_core::ports::{
     KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyToEdit, SignIn, SignInEditor, StoreError,
 };
@@ -50,6 +51,7 @@ const LOCK: i64 = 0x7368_6f72_746b_6579;
 
 impl Store {
     /// Stores a new key.
+    #[boxed]
     pub async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
         let args = (key.clone(), audit.clone());
         self.run_tx("store a new API key", args, |db, (key, audit)| {
@@ -62,6 +64,7 @@ impl Store {
     }
 
     /// Finds a key by its id, whatever its state.
+    #[boxed]
     pub async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         if !is_storable(id) {
             return Ok(None);
@@ -70,6 +73,7 @@ impl Store {
     }
 
     /// Lists keys, the latest first, those of one millisecond by id downwards.
+    #[boxed]
     pub async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError> {
         let (created_at, id) = match &listing.after {
             Some(KeyPosition { id, .. }) if !is_storable(id) => return Ok(Vec::new()),
@@ -87,6 +91,7 @@ impl Store {
     }
 
     /// Finds the names of keys and people, as they are now.
+    #[boxed]
     pub async fn key_names(&self, ids: &[&str]) -> Result<HashMap<String, String>, StoreError> {
         let ids: Vec<&str> = ids.iter().copied().filter(|id| is_storable(id)).collect();
         let sql = sql!("SELECT id, name FROM api_keys WHERE id", IN_TEXTS);
@@ -96,6 +101,7 @@ impl Store {
     }
 
     /// Has `editor` decide about the sign-in of a person, and stores that.
+    #[boxed]
     pub async fn sign_in(
         &self,
         issuer: &str,
@@ -111,6 +117,7 @@ impl Store {
 
     /// Has `editor` decide the change to a key and stores that. No key changes meanwhile, or two
     /// changes that each remove one of the last two administrators would both be allowed.
+    #[boxed]
     pub async fn edit_key(
         &self,
         id: &str,

@@ -4,6 +4,7 @@
 //! that was killed is taken back once its reports have stopped ([`Store::end_lease`]).
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{CapacityGrant, CodeLease, StoreError};
 use vocabulary::Code;
 
@@ -76,10 +77,11 @@ impl Store {
     /// Leases numbers to a holder, which has used up its last lease of that counter: those that it has leased by a request
     /// whose answer was lost, else those that were given back, else those that the counter has not reached. Returns the
     /// first and the one after the last, `None` if there are none.
-    pub async fn lease_numbers(
+    #[boxed]
+    pub async fn lease_numbers<'a>(
         &self,
-        wanted: NumbersWanted<'_>,
-        holder: &str,
+        wanted: NumbersWanted<'a>,
+        holder: &'a str,
         now: Timestamp,
     ) -> Result<Option<(u64, u64)>, StoreError> {
         let NumbersWanted {
@@ -126,6 +128,7 @@ impl Store {
     }
 
     /// Leases unused codes of a length out of the pool to a holder; the same ones when it repeats a request.
+    #[boxed]
     pub async fn lease_pooled(
         &self,
         wanted: PooledWanted,
@@ -141,6 +144,7 @@ impl Store {
     }
 
     /// Leases capacity: stored links and what processes may still store never exceed the most.
+    #[boxed]
     pub async fn lease_capacity(
         &self,
         wanted: CapacityWanted,
@@ -156,6 +160,7 @@ impl Store {
 
     /// Reports how far a holder is with its leases, each as its name, its `until` and its `next`; returns those that
     /// were taken back.
+    #[boxed]
     pub async fn report_leases(
         &self,
         leases: Vec<(String, u64, u64)>,
@@ -192,6 +197,7 @@ impl Store {
     }
 
     /// Returns all leases, and the numbers that were given back, whose holder is empty.
+    #[boxed]
     pub async fn leases(&self) -> Result<Vec<CodeLease>, StoreError> {
         let sql = sql!(
             "SELECT name, holder, until, next, beat, reported_at FROM code_leases ORDER BY name, next"
@@ -211,6 +217,7 @@ impl Store {
 
     /// Ends a lease: its numbers from `next` on, its codes without links and its capacity are free for others. With
     /// the `beat` at which it was read, it is ended only if its holder has not reported since. Returns whether it was.
+    #[boxed]
     pub async fn end_lease(
         &self,
         lease: CodeLease,
@@ -226,6 +233,7 @@ impl Store {
 
     /// Advances a counter of a restored database by so many numbers; numbers that were given back before its backup may
     /// have been used since, and are not leased again.
+    #[boxed]
     pub async fn skip_numbers(&self, counter: &str, count: u64) -> Result<(), StoreError> {
         self.lease(counter, 0, count).await?;
         let sql = sql!("DELETE FROM code_leases WHERE name = $1");
@@ -234,6 +242,7 @@ impl Store {
     }
 
     /// Ends the leases of pooled codes of a restored database; these stay used.
+    #[boxed]
     pub async fn forget_pooled(&self, length: usize) -> Result<(), StoreError> {
         let sql = sql!("DELETE FROM code_leases WHERE name = $1");
         let name = pool_name(length);
@@ -243,6 +252,7 @@ impl Store {
     }
 
     /// Returns the codes of a length, check character included, of the links created since a time.
+    #[boxed]
     pub async fn codes_since(
         &self,
         length: usize,

@@ -61,6 +61,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use shortlink_clickhouse::ClickHouse;
+use shortlink_core::boxed;
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
 
 use changes::Horizon;
@@ -269,6 +270,7 @@ async fn open_engine(options: &StoreOptions) -> Result<Store, OpenError> {
 ///
 /// # Errors
 /// Fails if the store can't be created or opened, or a migration fails.
+#[boxed(?Send)]
 pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
     let url = options.url.expose_secret();
     let applied = match Scheme::of(url).ok_or(OpenError::Scheme)? {

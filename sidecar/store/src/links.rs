@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use shortlink_core::audit::ChangedBy;
+use shortlink_core::boxed;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{
@@ -35,6 +36,7 @@ const EXAMINED_TOGETHER: u32 = 1_000;
 
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
+    #[boxed]
     pub async fn find_by_digest(
         &self,
         digest: &RequestDigest,
@@ -52,6 +54,7 @@ impl Store {
 
     /// Renews the windows of requests that get these links, each by its digest; returns the digests of those that no
     /// other request has replaced by a new link meanwhile.
+    #[boxed]
     pub async fn renew_digests(
         &self,
         links: Vec<(RequestDigest, Link)>,
@@ -65,6 +68,7 @@ impl Store {
     }
 
     /// Finds a link, whatever its state.
+    #[boxed]
     pub async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError> {
         self.read("find a link", code, |db, code| {
             Box::pin(async move {
@@ -79,6 +83,7 @@ impl Store {
 
     /// Finds the links of codes, whatever their state, in no order; codes that have none are left
     /// out. At most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER) codes.
+    #[boxed]
     pub async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError> {
         self.read("find links", codes, |db, codes| {
             Box::pin(async move {
@@ -97,6 +102,7 @@ impl Store {
     /// meanwhile. A link left unchanged goes into the log too, so that a caller who repeats a
     /// request has the link published again. The history receives the changed link as it was before,
     /// and the audit log notes the change.
+    #[boxed]
     pub async fn edit_link(
         &self,
         code: &Code,
@@ -111,6 +117,7 @@ impl Store {
     }
 
     /// Lists links, the latest first, those of one millisecond in an order that stays the same.
+    #[boxed]
     pub async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError> {
         if !is_possible(listing) {
             return Ok(Vec::new());
@@ -190,6 +197,7 @@ impl Store {
 
     /// Returns the position that a listing reaches when it examines `most` links; `None` if it ends
     /// before.
+    #[boxed]
     pub async fn listing_reach(
         &self,
         listing: &Listing,
@@ -228,6 +236,7 @@ impl Store {
     /// code `after`, or from the first on; at most `limit`. Paging to the end visits every link that
     /// existed at the start exactly once; links created meanwhile may or may not appear. Nothing is
     /// locked between two calls, so that a scan of all links blocks no writer.
+    #[boxed]
     pub async fn scan_links(
         &self,
         after: Option<&Code>,

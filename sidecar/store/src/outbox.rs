@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{MAX_TOGETHER, OutboxSpan, Receipt, StoreError, Waiting};
 
@@ -40,6 +41,7 @@ pub(super) const DELETED: &str = " WHERE {(first_id, last_id) IN \
 impl Store {
     /// Requests the lease for delivery; returns whether to deliver now. SQLite has one
     /// service, which needs none.
+    #[boxed]
     pub async fn take_turn(&self) -> Result<bool, StoreError> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(true),
@@ -51,6 +53,7 @@ impl Store {
     }
 
     /// Releases the lease: this process cannot deliver.
+    #[boxed]
     pub async fn end_turn(&self) {
         if let Engine::Postgres(store) = &self.engine {
             store.turn.end().await;
@@ -58,6 +61,7 @@ impl Store {
     }
 
     /// Notes that a delivery begins. The process that cannot settle it releases the lease.
+    #[boxed]
     pub async fn note_delivery(&self, receipt: &Receipt) {
         if let Engine::Postgres(store) = &self.engine {
             store.turn.note_begun(receipt).await;
@@ -65,6 +69,7 @@ impl Store {
     }
 
     /// Reads new links, some [`MAX_TOGETHER`], which were stored by clocks outside of a span of time.
+    #[boxed]
     pub async fn waiting_links(
         &self,
         since: Timestamp,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use shortlink_clickhouse::{ClickHouse, Fault, UrlError};
+use shortlink_core::boxed;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::ports::StoreError;
 
@@ -117,6 +118,7 @@ pub(crate) async fn migrate(
 
 impl Store {
     /// Asks ClickHouse for its version, and checks its tables without changing them; `None` if visits are in this database.
+    #[boxed]
     pub async fn examine_clickhouse(&self) -> Option<Result<String, VisitsError>> {
         let sink = self.sink.as_ref()?;
         let examined = async {
@@ -128,6 +130,7 @@ impl Store {
     }
 
     /// The number of batches of visits that ClickHouse does not have yet.
+    #[boxed]
     pub async fn count_batches(&self) -> Result<u64, StoreError> {
         let sql = sql!("SELECT count(*) AS batches FROM visit_batches");
         let count = self.one("count batches of visits", sql, &[], |row| {
@@ -137,6 +140,7 @@ impl Store {
     }
 
     /// Finds out whether ClickHouse responds; `None` if visits are in this database.
+    #[boxed]
     pub async fn clickhouse_responds(&self) -> Option<bool> {
         let version = self.sink.as_ref()?.version().await;
         Some(version.is_ok())

@@ -65,7 +65,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When it can't be reached, is too old, or its schema is another one.
-    pub async fn open(options: &StoreOptions) -> Result<Store, OpenError> {
+    pub(super) async fn open(options: &StoreOptions) -> Result<Store, OpenError> {
         let servers = session::servers(options)?;
         let cannot_open = cannot_open(&servers);
         let limit = session::limit(options);
@@ -95,7 +95,10 @@ impl PostgresStore {
     ///
     /// # Errors
     /// Fails if the database can't be reached or is too old, or a migration fails.
-    pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
+    pub(super) async fn migrate(
+        options: &StoreOptions,
+        new_key: &CodeKey,
+    ) -> Result<usize, OpenError> {
         let servers = session::patient_servers(options)?;
         let live = servers.connect(Instant::now() + options.acquire_timeout);
         let live = live.await.map_err(cannot_open(&servers))?;
@@ -117,7 +120,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When it can't be reached.
-    pub async fn server(options: &StoreOptions) -> Result<ServerState, OpenError> {
+    pub(super) async fn server(options: &StoreOptions) -> Result<ServerState, OpenError> {
         let servers = session::servers(options)?;
         let cannot_open = cannot_open(&servers);
         let live = servers.connect(Instant::now() + options.acquire_timeout);

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
 
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{QuotaOwner, StoreError, UsedUp};
 use vocabulary::CampaignId;
@@ -216,6 +217,7 @@ fn name(owner: &QuotaOwner) -> String {
 
 impl Store {
     /// Returns those of some quotas that are used up.
+    #[boxed]
     pub async fn used_up_quotas(
         &self,
         owners: BTreeSet<QuotaOwner>,
@@ -240,6 +242,7 @@ impl Store {
 
     /// Counts the links that were ever created with the keys of some sequences of rotations, each given by the id of its
     /// first key, or in some campaigns. Owners without links are left out.
+    #[boxed]
     pub async fn created_links(
         &self,
         owners: &[QuotaOwner],

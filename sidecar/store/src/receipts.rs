@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::receipt::{
     DeliveryReceipt, ReceiptCount, ReceiptOf, ReceiptOutcome, ReceiptStatus,
@@ -59,6 +60,7 @@ type Status = (i64, ReceiptStatus, String);
 impl Store {
     /// Stores receipts, all or, after an error, none; returns the outcome of each. With `own`, only links that were
     /// created with one of these API keys are known.
+    #[boxed]
     pub async fn keep_receipts(
         &self,
         receipts: Vec<DeliveryReceipt>,
@@ -71,6 +73,7 @@ impl Store {
     }
 
     /// Counts the messages of a campaign by status.
+    #[boxed]
     pub async fn count_messages(
         &self,
         id: CampaignId,
@@ -85,6 +88,7 @@ impl Store {
 
     /// Counts the messages of a campaign by network and status, the largest count first, at most 10,000. With visits in
     /// ClickHouse, this finds the receipts of all links with clicks; of more than 200,000 it finds none.
+    #[boxed]
     pub async fn count_receipts(&self, id: CampaignId) -> Result<Vec<ReceiptCount>, StoreError> {
         let sql = sql!(
             "SELECT network, status, messages, clicked FROM receipt_counts WHERE campaign_id = $1 \

@@ -12,6 +12,7 @@ pub(super) mod admission;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
+use shortlink_core::boxed;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::link::Link;
 use shortlink_core::ports::StoreError;
@@ -53,6 +54,7 @@ impl Store {
     /// Finds links, each by the first member that has the question: at most [`MOST_OF_MEMBER`] by each, the latest first;
     /// whole values come before begins of values. With `own`, only links that were created with one of these API keys are
     /// found. Links are found by their whole target only if they all have its hash.
+    #[boxed]
     pub async fn search_links(
         &self,
         question: &Question,
@@ -71,6 +73,7 @@ impl Store {
 
     /// Finds campaigns that have the words of a question in their names, external ids, targets and notes: the latest
     /// [`MOST_CAMPAIGNS`], among those of the API keys in `own` if it is given.
+    #[boxed]
     pub async fn search_campaigns(
         &self,
         question: &Question,
@@ -89,6 +92,7 @@ impl Store {
 
     /// Adds the words of the next `limit` campaigns or links that are older than the search; returns true if there may be
     /// more. Of several processes, one goes on where another one has stopped.
+    #[boxed]
     pub async fn fill_search(
         &self,
         limit: u32,

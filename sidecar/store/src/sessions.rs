@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use shortlink_core::audit::AuditEntry;
+use shortlink_core::boxed;
 use shortlink_core::ports::{NewSession, StoreError, StoredSession};
 
 use super::Store;
@@ -16,6 +17,7 @@ use super::value::{Row, args};
 impl Store {
     /// Ends a session that would have lasted until then, and records it in the audit log. Forgets those that have expired
     /// since.
+    #[boxed]
     pub async fn end_session(
         &self,
         id: String,
@@ -41,6 +43,7 @@ impl Store {
     }
 
     /// Reports whether a session was ended.
+    #[boxed]
     pub async fn is_session_ended(&self, id: &str) -> Result<bool, StoreError> {
         let sql = sql!("SELECT id FROM ended_sessions WHERE id = $1");
         let read = |row: &Row| row.get::<String>("id");
@@ -50,6 +53,7 @@ impl Store {
     }
 
     /// Finds the session of a person.
+    #[boxed]
     pub async fn find_people_session(&self, id: &str) -> Result<Option<StoredSession>, StoreError> {
         let sql = sql!("SELECT key_id, used_at, until FROM people_sessions WHERE id = $1");
         let read = |row: &Row| {
@@ -63,6 +67,7 @@ impl Store {
     }
 
     /// Records that the session of a person is in use.
+    #[boxed]
     pub async fn use_people_session(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
         self.run_tx("use a session", (id.to_owned(), now), |db, (id, now)| {
             Box::pin(async move {
@@ -75,6 +80,7 @@ impl Store {
     }
 
     /// Ends the session of a person, and records it in the audit log.
+    #[boxed]
     pub async fn end_people_session(&self, id: &str, entry: AuditEntry) -> Result<(), StoreError> {
         self.run_tx(
             "end a session",
@@ -93,6 +99,7 @@ impl Store {
     }
 
     /// Ends all sessions of a person, and records it in the audit log if there were some.
+    #[boxed]
     pub async fn end_sessions_of(
         &self,
         key_id: &str,
@@ -112,6 +119,7 @@ impl Store {
     }
 
     /// Counts the sessions of people that last beyond a time, and were in use since another.
+    #[boxed]
     pub async fn count_people_sessions(
         &self,
         key_ids: &[&str],
@@ -129,6 +137,7 @@ impl Store {
     }
 
     /// Adds an entry to the audit log for what changes nothing.
+    #[boxed]
     pub async fn record(&self, entry: AuditEntry) -> Result<(), StoreError> {
         self.run_tx("record an action", entry, |db, entry| {
             Box::pin(async move { append(db, entry).await })

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use shortlink_core::boxed;
 use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::ports::StoreError;
 use vocabulary::Code;
@@ -24,6 +25,7 @@ pub(super) const RELEASE: Sql = sql!("DELETE FROM spellings WHERE link_id", IN_N
 
 impl Store {
     /// Finds the custom code that is a text in lower case, whatever case it has itself.
+    #[boxed]
     pub async fn find_spelling(&self, folded: &Code) -> Result<Option<Code>, StoreError> {
         let sql = sql!(
             "SELECT code FROM spellings JOIN links ON links.id = spellings.link_id WHERE folded = $1"

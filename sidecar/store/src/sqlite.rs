@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use shortlink_core::boxed;
 use shortlink_core::codes::numbering::CodeKey;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
@@ -49,6 +50,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// When there is no such file, it can't be opened, or its schema is another one.
+    #[boxed]
     pub async fn open(url: &str, max_readers: u32) -> Result<Store, OpenError> {
         let options = options(url)?;
         let path = options.get_filename().to_owned();
@@ -95,6 +97,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// Fails if the file can't be created or opened, or a migration fails.
+    #[boxed(?Send)]
     pub async fn migrate(url: &str, new_key: &CodeKey) -> Result<usize, OpenError> {
         let options = options(url)?.create_if_missing(true);
         let path = options.get_filename().to_owned();

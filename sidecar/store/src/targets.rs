@@ -12,6 +12,7 @@
 //!
 //! A changed target always gets a hash, and a deleted link takes its hash along.
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::target::Target;
 
@@ -72,6 +73,7 @@ impl Fill {
 impl Store {
     /// Returns the state of the search by target. Links that are created or changed later do not make a
     /// listing incomplete that begins now.
+    #[boxed]
     pub async fn target_search(&self) -> Result<TargetSearch, StoreError> {
         if !self.creation.finds_targets {
             return Ok(TargetSearch::Off);
@@ -90,6 +92,7 @@ impl Store {
 
     /// Fills in the hashes that are missing among the next `limit` links; returns true if there may be more. Of
     /// several processes, one goes on where another one has stopped.
+    #[boxed]
     pub async fn fill_targets(&self, limit: u32) -> Result<bool, StoreError> {
         self.run_tx("fill in the hashes of targets", limit, |db, limit| {
             Box::pin(fill(db, *limit))

@@ -5,6 +5,7 @@
 //!
 //! ```ignore
 //! /// Finds a campaign, whatever its state.
+//! #[boxed]
 //! pub async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
 //!     self.one("find a campaign", FIND, args![id], read).await
 //! }

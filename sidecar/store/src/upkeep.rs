@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{End, EndPlace, EndedPage, Kept, Page, Place, Slice, StoreError};
 use shortlink_core::records::Records;
 use vocabulary::Code;
@@ -77,6 +78,7 @@ impl Store {
     /// Reads the records of the first `limit` links behind a place, in the order of the store's
     /// own numbers ([`Place::START`] is before all). Links that are created meanwhile may be left
     /// out.
+    #[boxed]
     pub async fn records_after(
         &self,
         after: Place,
@@ -88,6 +90,7 @@ impl Store {
     }
 
     /// The same, up to the place `until`.
+    #[boxed]
     pub async fn records_between(
         &self,
         after: Place,
@@ -105,6 +108,7 @@ impl Store {
 
     /// Reads the records of links by their codes, all as of one moment. Codes without a link are
     /// left out; the order is undefined.
+    #[boxed]
     pub async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError> {
         let args = (codes, now);
         self.read("find the records of links", args, |db, (codes, now)| {
@@ -128,6 +132,7 @@ impl Store {
 
     /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
     /// in ascending order.
+    #[boxed]
     pub async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError> {
         self.read("find codes without a link", codes, |db, codes| {
             Box::pin(async move {
@@ -152,6 +157,7 @@ impl Store {
 
     /// Reads the records of the links of a lane among the first ones whose expiry lies behind `after` and not behind
     /// `now`, in the order of their expiries. About `limit` of them belong to the lane.
+    #[boxed]
     pub async fn records_expired(
         &self,
         after: EndPlace,
@@ -177,6 +183,7 @@ impl Store {
     /// Reads the records of the links of a lane among the first ones behind `after` that were revoked before a moment, or
     /// have expired, in the order of their revocations or expiries. Leaves out those that were changed since, or wait for
     /// Redis. About `limit` of them belong to the lane.
+    #[boxed]
     pub async fn records_dead_since(
         &self,
         before: Timestamp,

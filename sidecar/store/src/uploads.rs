@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
+use shortlink_core::boxed;
 use shortlink_core::link::{Link, UploadId};
 use shortlink_core::ports::{Chunk, ChunkKey, StoreError};
 use shortlink_core::webhook::EventType;
@@ -87,6 +88,7 @@ const END: u32 = u32::MAX;
 
 impl Store {
     /// Reports the end of a batch to webhooks, if there are any.
+    #[boxed]
     pub async fn finish_upload(&self, end: UploadEnd, now: Timestamp) -> Result<(), StoreError> {
         let found = self.one("look for webhooks", events::ANY, &[], |_row| Ok(()));
         if found.await?.is_none() {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::query::{MAX_TEMPLATES, Utm, UtmTemplate};
 
@@ -17,6 +18,7 @@ const COLUMNS: &str = "name, source, medium, campaign, term, content, updated_at
 
 impl Store {
     /// Lists all templates by their names.
+    #[boxed]
     pub async fn list_utm_templates(&self) -> Result<Vec<UtmTemplate>, StoreError> {
         let sql = sql!("SELECT ", COLUMNS, " FROM utm_templates ORDER BY name");
         self.all("list templates", sql, args![], read).await
@@ -24,6 +26,7 @@ impl Store {
 
     /// Stores a template, in place of the one with its name. False, and nothing is stored, if there are [`MAX_TEMPLATES`]
     /// others. The audit log notes it.
+    #[boxed]
     pub async fn store_utm_template(&self, template: UtmTemplate) -> Result<bool, StoreError> {
         self.run_tx("store a template", template, |db, template| {
             Box::pin(store(db, template))
@@ -32,6 +35,7 @@ impl Store {
     }
 
     /// Deletes a template; returns it as it was, if there was one. The audit log notes it.
+    #[boxed]
     pub async fn delete_utm_template(
         &self,
         name: &str,

@@ -4,6 +4,7 @@
 //! working on. A lane takes the next part in one transaction, so no link is left out and no part is taken twice; a lane
 //! that another process takes over continues with its part. A pass ends when all parts are done.
 
+use shortlink_core::boxed;
 use shortlink_core::ports::{Place, StoreError};
 
 use crate::Store;
@@ -139,6 +140,7 @@ impl Part {
 
 impl Store {
     /// Takes the next part of a walk for a lane, or the one that it has not finished.
+    #[boxed]
     pub async fn take_part(&self, walk: Walk, lane: u32) -> Result<Share, StoreError> {
         self.run_tx("take a part of a walk", (walk, lane), |db, (walk, lane)| {
             Box::pin(take(db, walk, *lane))
@@ -147,6 +149,7 @@ impl Store {
     }
 
     /// Stores how far a lane is with its part; `false` if the pass began again.
+    #[boxed]
     pub async fn note_part(&self, name: &str, lane: u32, part: Part) -> Result<bool, StoreError> {
         let args = (name.to_owned(), lane, part);
         self.run_tx("note a part of a walk", args, |db, (name, lane, part)| {
@@ -163,6 +166,7 @@ impl Store {
 
     /// Finishes the part of a lane, adds up what was found, and takes the next part. Finishes nothing if the pass began
     /// again.
+    #[boxed]
     pub async fn finish_part(
         &self,
         walk: Walk,
@@ -187,6 +191,7 @@ impl Store {
     }
 
     /// Ends a pass, and takes a part of the next one. Ends nothing if another lane has done so.
+    #[boxed]
     pub async fn end_pass(&self, walk: Walk, lane: u32, pass: Pass) -> Result<Share, StoreError> {
         self.run_tx(
             "end a walk",

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::class::Class;
 use shortlink_core::webhook::{
@@ -98,12 +99,14 @@ const COLUMNS: &str = "id, settings, secret_version, previous_until, created_at,
 
 impl Store {
     /// Lists all webhooks, the first created first.
+    #[boxed]
     pub async fn list_webhooks(&self) -> Result<Vec<Webhook>, StoreError> {
         let sql = sql!("SELECT ", COLUMNS, " FROM webhooks ORDER BY created_at, id");
         self.all("list webhooks", sql, &[], read).await
     }
 
     /// Finds a webhook.
+    #[boxed]
     pub async fn find_webhook(&self, id: &str) -> Result<Option<Webhook>, StoreError> {
         if !super::value::is_storable(id) {
             return Ok(None);
@@ -114,6 +117,7 @@ impl Store {
 
     /// Stores a new webhook, whose events begin now: each visit that is stored after this returns is one of them. The audit
     /// log notes it.
+    #[boxed]
     pub async fn create_webhook(&self, webhook: Webhook) -> Result<WebhookChanged, StoreError> {
         let in_clickhouse = self.sink.is_some();
         let args = (webhook, in_clickhouse);
@@ -124,6 +128,7 @@ impl Store {
     }
 
     /// Changes a webhook; `None` if there is none. The audit log notes it.
+    #[boxed]
     pub async fn change_webhook(
         &self,
         id: &str,
@@ -144,6 +149,7 @@ impl Store {
     }
 
     /// Takes the delivery of all webhooks over from a former holder of its claim, which can write no progress any more.
+    #[boxed]
     pub async fn take_over_webhooks(&self) -> Result<(), StoreError> {
         let sql = sql!("UPDATE webhooks SET fence = fence + 1");
         self.run("take over webhooks", sql, &[]).await?;
@@ -152,6 +158,7 @@ impl Store {
 
     /// Writes the progress of deliveries with their attempts; returns the webhooks that were deleted, replayed or taken
     /// over by another holder since they were read, whose progress is left out.
+    #[boxed]
     pub async fn note_delivered(
         &self,
         delivered: Vec<Delivered>,

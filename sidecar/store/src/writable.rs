@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use tokio::sync::Mutex;
 
@@ -31,6 +32,7 @@ impl Store {
     ///
     /// # Errors
     /// When it does not, or not in time.
+    #[boxed]
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         let mut last = self.last_attempt.0.lock().await;
         if let Some((at, outcome)) = &*last

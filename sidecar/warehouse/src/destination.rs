@@ -1,5 +1,6 @@
 //! The place that files are written to.
 
+use shortlink_core::boxed;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -66,6 +67,7 @@ impl Destination {
     ///
     /// # Errors
     /// Fails if the place is not readable, or the note is not one of this program.
+    #[boxed]
     pub async fn progress(&self) -> Result<Option<Progress>, WarehouseError> {
         let named = self.named(Progress::NAME);
         let note = match &self.place {
@@ -92,6 +94,7 @@ impl Destination {
     ///
     /// # Errors
     /// Fails if the place is not writable.
+    #[boxed]
     pub async fn note(&self, progress: &Progress) -> Result<(), WarehouseError> {
         self.write(Progress::NAME, progress.write()).await
     }
@@ -100,6 +103,7 @@ impl Destination {
     ///
     /// # Errors
     /// Fails if the place is not writable.
+    #[boxed]
     pub async fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), WarehouseError> {
         match &self.place {
             Place::Directory(directory) => {

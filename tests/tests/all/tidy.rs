@@ -468,6 +468,47 @@ fn each_library_of_the_sidecar_is_named_by_its_crates_only() {
     }
 }
 
+/// Public asynchronous functions that are generic: only their callers can compile them.
+const GENERIC: [&str; 2] = [
+    "sidecar/service/src/jobs.rs",
+    "sidecar/service/src/resolve.rs",
+];
+
+#[test]
+fn an_asynchronous_function_is_compiled_in_its_crate_alone() {
+    let crates = [
+        "clickhouse",
+        "openid",
+        "publisher",
+        "service",
+        "store",
+        "warehouse",
+    ];
+    let mut count = 0;
+    for (name, file) in crates
+        .iter()
+        .flat_map(|it| files_of(&format!("sidecar/{it}")))
+    {
+        let is_generic = GENERIC.iter().any(|it| file.ends_with(it));
+        if is_generic || is_for_tests(&file) {
+            continue;
+        }
+        let code = code_of(&file);
+        let mut before = "";
+        for line in code.lines().map(str::trim) {
+            if line.starts_with("pub async fn ") {
+                assert!(
+                    before.starts_with("#[boxed"),
+                    "{name}: {line}: every crate that awaits it compiles it again, without #[boxed]"
+                );
+                count += 1;
+            }
+            before = line;
+        }
+    }
+    assert!(count > 200, "{count}");
+}
+
 #[test]
 fn the_business_layer_reads_no_files() {
     let mut files = files_below(&workspace().join("sidecar/core/src"), ".rs");

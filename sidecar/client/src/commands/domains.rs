@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 
 use super::session::Session;
@@ -10,6 +11,7 @@ use crate::columns::Columns;
 use crate::{ClientArguments, Failure};
 
 /// Shows the short domains as each nginx has them.
+#[boxed]
 pub async fn run(client: &ClientArguments) -> ExitCode {
     let listed = list(client).await;
     listed.map_or_else(|failure| failure.tell(), |()| ExitCode::SUCCESS)

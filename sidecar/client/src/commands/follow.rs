@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use async_recursion::async_recursion as boxed;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -58,6 +59,7 @@ struct Page {
 }
 
 /// Prints visits as they are stored.
+#[boxed]
 pub async fn run(arguments: &FollowArguments) -> ExitCode {
     let followed = follow(arguments).await;
     followed.map_or_else(|failure| failure.tell(), |()| ExitCode::SUCCESS)

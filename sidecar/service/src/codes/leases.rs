@@ -16,6 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use shortlink_core::boxed;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{CodeLease, StoreError};
 use shortlink_store::{NumbersWanted, Store};
@@ -222,6 +223,7 @@ impl Leases {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn report_all(&self) -> Result<(), StoreError> {
         self.report(&mut self.lock_all().await).await
     }
@@ -238,6 +240,7 @@ impl Leases {
     }
 
     /// Gives back all that is unused, when the process stops.
+    #[boxed]
     pub async fn give_back(&self) {
         for (name, mut holding) in self.lock_all().await {
             // Links that are being stored may need the capacity.
@@ -269,6 +272,7 @@ impl Leases {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn take_back(&self) -> Result<usize, StoreError> {
         let mut leases = self.store.leases().await?;
         leases.retain(|it| !it.holder.is_empty() && it.holder != self.holder);
@@ -340,6 +344,7 @@ impl Leases {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn all(&self) -> Result<Vec<CodeLease>, StoreError> {
         let mut leases = self.store.leases().await?;
         let ours = self.held.lock().clone();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use shortlink_core::boxed;
 use shortlink_core::codes::capacity::capacity;
 use shortlink_core::ports::{CapacityGrant, StoreError};
 use shortlink_store::{CapacityWanted, capacity_name};
@@ -85,6 +86,7 @@ impl Lengths {
     ///
     /// # Errors
     /// Fails if the store cannot lease capacity.
+    #[boxed]
     pub async fn reserve(
         &self,
         bounds: BodyLengths,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rand::CryptoRng;
+use shortlink_core::boxed;
 use shortlink_core::codes::random::random_characters;
 use shortlink_core::ports::PoolCounts;
 use shortlink_store::{PooledWanted, Store, pool_name};
@@ -64,6 +65,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
     ///
     /// # Errors
     /// Fails with the first error, after all lengths were tried.
+    #[boxed]
     pub async fn fill_where_low(&self) -> Result<(), DrawError> {
         let lengths = self.drawn.lock().clone();
         let mut filled = Ok(());

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use shortlink_core::boxed;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::records::Drift;
 use vocabulary::CampaignId;
@@ -35,6 +36,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
+    #[boxed]
     pub async fn compare_campaigns(&self) -> Result<ComparedCampaigns, InspectError> {
         let mut compared = ComparedCampaigns::default();
         let mut after = None;
@@ -69,6 +71,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
+    #[boxed]
     pub async fn repair_campaigns(&self, drifts: Vec<CampaignDrift>) -> Result<u64, InspectError> {
         let mut campaigns = Vec::with_capacity(drifts.len());
         for CampaignDrift { campaign, drift } in drifts {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use shortlink_core::api_key::{ApiKey, Person, Role, Scope};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::boxed;
 use shortlink_core::ports::{KeyEdit, KeyToEdit, NewSession, SignIn, StoreError};
 use shortlink_core::sign_in::{Identity, Judged};
 
@@ -33,6 +34,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn enter(
         &self,
         sessions: &Sessions,
@@ -79,6 +81,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
+    #[boxed]
     pub async fn block(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         self.set_blocked(actor, id, Some(self.clock.now())).await
     }
@@ -87,6 +90,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
+    #[boxed]
     pub async fn unblock(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         self.set_blocked(actor, id, None).await
     }
@@ -126,6 +130,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if a rule forbids it or the store fails.
+    #[boxed]
     pub async fn end_sessions(&self, actor: &Actor, id: &str) -> Result<Option<u64>, KeyError> {
         let Some(key) = self.find_person(id).await? else {
             return Ok(None);
@@ -140,6 +145,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn find_person(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         let found = self.store.find_key(id).await?;
         Ok(found.filter(|key| key.person.is_some()))
@@ -149,6 +155,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the store does.
+    #[boxed]
     pub async fn find(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         let found = self.store.find_key(id).await?;
         Ok(found.filter(|key| key.person.is_none()))

@@ -1,5 +1,6 @@
 //! The queue of a listener, and its delivery.
 
+use shortlink_core::boxed;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -206,6 +207,7 @@ impl Listener {
 
     /// Waits for the next message; `None` when the feed stops. This is cancellation safe: a
     /// cancelled call loses no message.
+    #[boxed]
     pub async fn next(&mut self) -> Option<Told> {
         loop {
             if self.feed.parts.stop.is_cancelled() {

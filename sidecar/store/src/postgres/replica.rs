@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use secrecy::SecretString;
+use shortlink_core::boxed;
 use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::ports::StoreError;
 use sqlx::postgres::PgConnection;
@@ -405,6 +406,7 @@ impl ReplicaWatch {
     ///
     /// # Errors
     /// Fails if the replica does not respond, or is one of another database.
+    #[boxed]
     pub async fn look(&self) -> Result<(), StoreError> {
         let sampled = look_at(&self.primary).await;
         let is_away = sampled.is_err();
@@ -433,6 +435,7 @@ impl ReplicaWatch {
     }
 
     /// Closes its sessions.
+    #[boxed]
     pub async fn close(&self) {
         self.primary.close().await;
         self.replica.close().await;

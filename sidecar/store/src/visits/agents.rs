@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::agent::Agent;
 
@@ -60,6 +61,7 @@ fn day_of(moment: Timestamp) -> i64 {
 impl Store {
     /// Does a portion of a pass: looks at `limit` rows at most. Returns the number of deleted agents
     /// and the rest of the pass; `None` after the last portion.
+    #[boxed]
     pub async fn forget_agents(
         &self,
         pass: AgentsPass,

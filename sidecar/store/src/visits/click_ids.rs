@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{KeptVisit, StoreError};
 use vocabulary::{ClickId, Code};
 
@@ -125,6 +126,7 @@ pub(crate) async fn erase(
 
 impl Store {
     /// Deletes some click ids of visits before a moment, at most `limit`; returns their number.
+    #[boxed]
     pub async fn forget_click_ids(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let sql = sql!(
             "WITH old AS MATERIALIZED (SELECT click_id FROM visit_clicks WHERE at < $1 ORDER BY at LIMIT $2",

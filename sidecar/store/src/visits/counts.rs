@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use shortlink_clickhouse::ClickHouse;
+use shortlink_core::boxed;
 use shortlink_core::ports::{
     CountQuery, Counted, Counts, DayVisitors, Dimension, DomainCount, Intervals, LinkTotal,
     MAX_COUNTED, MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
@@ -44,6 +45,7 @@ const LATEST: [&str; 3] = [
 impl Store {
     /// Counts visits by time, unique visitors, and visits by dimensions: all that [`Store::count_visits`],
     /// [`Store::count_visitors`] and [`Store::count_by`] count, with as few questions as possible.
+    #[boxed]
     pub async fn count(
         &self,
         query: &CountQuery,
@@ -86,6 +88,7 @@ impl Store {
     }
 
     /// Counts visits by time and class.
+    #[boxed]
     pub async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
             return asked("count visits", sink.by_time(code, hours(query)).await);
@@ -99,6 +102,7 @@ impl Store {
     /// Counts visits by a dimension and class, the largest first. Those of one link are counted
     /// from its latest visits, at most [`MAX_COUNTED`]; those of others from their latest hourly counts, at
     /// most [`MAX_COUNTS`].
+    #[boxed]
     pub async fn count_by(
         &self,
         query: &CountQuery,
@@ -117,6 +121,7 @@ impl Store {
 
     /// Counts visits by a dimension, time and class, as [`Store::count_by`] does: those with one of
     /// `values`, in the order of time.
+    #[boxed]
     pub async fn count_over_time(
         &self,
         query: &CountQuery,
@@ -143,6 +148,7 @@ impl Store {
     /// Counts the unique visitors of each day. Those of a link are counted from its visits in the
     /// period that are still stored. For others it is an estimate ([`shortlink_core::visit::sketch`])
     /// of each whole day of which the period has a part.
+    #[boxed]
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
             let (visitors, _) = self.count_latest(sink, code, query, &[]).await?;
@@ -156,6 +162,7 @@ impl Store {
 
     /// Counts the visits of each link, with when the last was: of those that were visited, in no
     /// order.
+    #[boxed]
     pub async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
         if let Some(sink) = &self.sink {
             return asked("count the visits of links", sink.totals(codes).await);
@@ -167,6 +174,7 @@ impl Store {
     }
 
     /// Counts visits by domain and minute, since a moment: the latest counts, at most [`MAX_COUNTED`].
+    #[boxed]
     pub async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
         let sql = sql!(
             "SELECT minute, host, visits FROM (SELECT minute, host, visits FROM visit_domain_minutes \
@@ -187,6 +195,7 @@ impl Store {
 
     /// Returns the start of the first of the latest `days` days (UTC) with counted visits before a
     /// moment; `None` if fewer days have visits.
+    #[boxed]
     pub async fn recorded_days(
         &self,
         before: Timestamp,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::bulk::Erased;
 use shortlink_core::ports::StoreError;
 use vocabulary::Code;
@@ -89,6 +90,7 @@ pub(crate) async fn bury(
 
 impl Store {
     /// Deletes tombstones of erasures before a moment, at most `limit`; returns their number.
+    #[boxed]
     pub async fn forget_erasures(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let sql = sql!(
             "DELETE FROM visit_erasures WHERE subject IN (SELECT subject FROM visit_erasures \

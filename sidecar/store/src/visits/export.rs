@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use shortlink_clickhouse::CLOCKS_DIFFER_MS;
+use shortlink_core::boxed;
 use shortlink_core::ports::{ExportedVisit, StoreError, VisitsToExport};
 use vocabulary::{CampaignId, Code};
 
@@ -46,6 +47,7 @@ impl Store {
     }
 
     /// Finds up to which visits an export can go: visits that are stored later have greater numbers.
+    #[boxed]
     pub async fn visits_to_export(&self) -> Result<VisitsToExport, StoreError> {
         let in_clickhouse = self.sink.is_some();
         let found = self
@@ -68,6 +70,7 @@ impl Store {
     }
 
     /// Returns the greatest number that a visit may have by now. Visits with lower numbers may still appear.
+    #[boxed]
     pub async fn last_visit_number(&self) -> Result<i64, StoreError> {
         let sql = if self.sink.is_some() {
             NUMBERED
@@ -80,6 +83,7 @@ impl Store {
     }
 
     /// Reads the visits behind the number `after` up to the number `last` in their order, at most `limit`.
+    #[boxed]
     pub async fn exported_visits(
         &self,
         after: i64,

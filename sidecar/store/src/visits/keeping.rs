@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use shortlink_clickhouse::{Batch, Columns};
+use shortlink_core::boxed;
 use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
@@ -42,6 +43,7 @@ impl Store {
     /// Counts are by hour: per link by class, and per campaign and for all links together by class
     /// and [`Dimension`](shortlink_core::ports::Dimension). They outlive the visits that they were
     /// counted from.
+    #[boxed]
     pub async fn keep_visits(
         &self,
         visits: Vec<Visit>,

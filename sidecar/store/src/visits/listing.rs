@@ -5,6 +5,7 @@
 //! first and the last id of each day (`visit_days`), and PostgreSQL has a part of the table for each.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
 
 use super::counts::{LINK, link};
@@ -35,6 +36,7 @@ pub(super) const IDS_OF_DAYS: Sql = sql!(
 
 impl Store {
     /// Lists visits, those that were stored last first.
+    #[boxed]
     pub async fn list_visits(
         &self,
         listing: &VisitListing,

@@ -3,6 +3,7 @@
 //! They are corrected as the counts by the hour are, in the same transactions.
 
 use jiff::{SignedDuration, Timestamp};
+use shortlink_core::boxed;
 use shortlink_core::ports::{BY_MINUTE, CountQuery, Counted, MAX_COUNTED, StoreError, TimeCount};
 
 use super::counts::{LINK, hours, link, time_count};
@@ -58,6 +59,7 @@ impl Store {
     /// Counts visits by minute and class, in the hours of the period: those of one link from its latest visits that are
     /// still stored, at most [`MAX_COUNTED`]; those of others in the time of
     /// [`BY_MINUTE`].
+    #[boxed]
     pub async fn count_minutes(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
         let operation = "count visits by the minute";
         if let (Some(sink), Counted::Link(code)) = (&self.sink, &query.of) {
@@ -70,6 +72,7 @@ impl Store {
     }
 
     /// Deletes counts of minutes that are not the latest ones any more, at most `limit`; returns their number.
+    #[boxed]
     pub async fn forget_minutes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let sql = sql!(
             "WITH old AS MATERIALIZED (SELECT campaign_id, minute, class FROM visit_minutes \

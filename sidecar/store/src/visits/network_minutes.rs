@@ -4,6 +4,7 @@
 //! too late for them.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{MAX_COUNTED, NetworkCount, OTHER, StoreError};
 
 use super::counts::{moment, number};
@@ -36,6 +37,7 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
 impl Store {
     /// Counts human visits by domain, network and minute since a moment: of those domains and networks that have at least
     /// `least` together, the latest counts, at most [`MAX_COUNTED`].
+    #[boxed]
     pub async fn count_networks(
         &self,
         since: Timestamp,
@@ -64,6 +66,7 @@ impl Store {
     }
 
     /// Deletes counts of minutes before a moment, at most `limit`; returns their number.
+    #[boxed]
     pub async fn forget_networks(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let sql = sql!(
             "WITH old AS MATERIALIZED (SELECT minute, host, network FROM visit_network_minutes \

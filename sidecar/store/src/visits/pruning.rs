@@ -1,6 +1,7 @@
 //! Deleting visits, and counts of times that are long past.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{OldCounts, StoreError};
 
 use super::sink::asked;
@@ -27,6 +28,7 @@ pub(super) const FREE: &str = "{| FOR UPDATE SKIP LOCKED}";
 impl Store {
     /// Deletes some visits that were stored before a moment, at most `limit`, or those of one day
     /// together; returns their number.
+    #[boxed]
     pub async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let dropped = match &self.engine {
             Engine::Sqlite(_) => 0,
@@ -76,6 +78,7 @@ impl Store {
 
     /// Deletes some old counts, at most `limit` rows of each kind; returns their number. The totals
     /// of each link by class and the times of its last visits stay.
+    #[boxed]
     pub async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError> {
         if let (Some(sink), Some(before)) = (&self.sink, old.hours_before) {
             // ClickHouse rewrites parts of its table for this: once a day.

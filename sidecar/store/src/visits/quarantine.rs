@@ -1,6 +1,7 @@
 //! Entries of the queue that are not visits.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{MAX_POISON, Poison, StoreError};
 
 use crate::Store;
@@ -10,6 +11,7 @@ use crate::value::{Row, args};
 impl Store {
     /// Stores entries of the queue that are no visits, for inspection: each once, and only the
     /// latest [`MAX_POISON`] of all.
+    #[boxed]
     pub async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
         let operation = "quarantine a visit";
         self.run_tx(operation, (poison, now), |db, (poison, now)| {
@@ -37,6 +39,7 @@ impl Store {
     }
 
     /// Counts the entries in quarantine.
+    #[boxed]
     pub async fn count_quarantine(&self) -> Result<u64, StoreError> {
         let sql = sql!("SELECT count(*) AS entries FROM visit_quarantine");
         let read = |row: &Row| row.get("entries");

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use shortlink_clickhouse::{ClickedLink, Clicks};
+use shortlink_core::boxed;
 use shortlink_core::ports::{FirstClicks, LinkClicks, Position, Recipient, StoreError};
 use vocabulary::{CampaignId, Code};
 
@@ -49,6 +50,7 @@ impl Store {
     }
 
     /// Returns the clicks of those of some links that have any, in no order.
+    #[boxed]
     pub async fn link_clicks(&self, codes: &[Code]) -> Result<Vec<(Code, LinkClicks)>, StoreError> {
         if let Some(sink) = &self.sink {
             let found = self.sunk_clicks(sink, codes).await?.into_iter();
@@ -68,6 +70,7 @@ impl Store {
 
     /// Counts the links of a campaign with clicks by the hour of their first one, in the order of time, also those that
     /// were deleted.
+    #[boxed]
     pub async fn first_clicks(&self, id: CampaignId) -> Result<Vec<FirstClicks>, StoreError> {
         let operation = "read the clicks of a campaign";
         if let Some(sink) = &self.sink {
@@ -85,6 +88,7 @@ impl Store {
     }
 
     /// Returns the time at which the first link of a campaign was created, of those that are not deleted.
+    #[boxed]
     pub async fn first_link_at(&self, id: CampaignId) -> Result<Option<Timestamp>, StoreError> {
         let sql = sql!("SELECT min(created_at) AS created_at FROM links WHERE campaign_id = $1");
         let read = |row: &Row| row.find("created_at");
@@ -94,6 +98,7 @@ impl Store {
 
     /// Reads links of a campaign with their clicks, the latest first, those behind a position. Clicks in ClickHouse are
     /// read after the links, and can be later than these.
+    #[boxed]
     pub async fn recipients(
         &self,
         id: CampaignId,

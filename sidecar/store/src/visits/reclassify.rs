@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{PeoplePage, StaleDay, StoreError, TimeSpan, VisitPage};
 use shortlink_core::visit::agent::Versioned;
 use shortlink_core::visit::class::Class;
@@ -36,6 +37,7 @@ pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, 
 
 impl Store {
     /// The numbers of the first and the last visit; `None` without visits.
+    #[boxed]
     pub async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError> {
         if let Some(sink) = &self.sink {
             let times = (i64::MIN, i64::MAX);
@@ -51,6 +53,7 @@ impl Store {
     }
 
     /// Reads the visits of a time among the first `limit` behind a number.
+    #[boxed]
     pub async fn visits_after(
         &self,
         after: i64,
@@ -85,6 +88,7 @@ impl Store {
     /// [`MAX_VERDICTS`](shortlink_core::ports::MAX_VERDICTS), and corrects the counts, all or, after an
     /// error, none. Visits that have changed since or are gone are skipped. Returns the number of the
     /// others. The counts of links are by the hour from `hours_since` on.
+    #[boxed]
     pub async fn reclassify_visits(
         &self,
         verdicts: Vec<(StoredVisit, Verdict)>,
@@ -105,6 +109,7 @@ impl Store {
 
     /// Finds days, before the day `before`, whose unique visitors include one that was reclassified as
     /// no visitor: those behind a campaign and day, at most `limit`.
+    #[boxed]
     pub async fn stale_days(
         &self,
         before: i64,
@@ -128,6 +133,7 @@ impl Store {
 
     /// The numbers of the first and the last visit of a range of days, both ends included, as far
     /// as the store knows them; `None` without visits.
+    #[boxed]
     pub async fn numbers_of_days(
         &self,
         (first, last): (i64, i64),
@@ -151,6 +157,7 @@ impl Store {
 
     /// Reads the visitors of a range of days, both ends included, among the first `limit` visits
     /// behind a number.
+    #[boxed]
     pub async fn people_after(
         &self,
         after: i64,
@@ -189,6 +196,7 @@ impl Store {
     /// those days. A visit that is stored meanwhile adds to the sketch that is replaced here, so
     /// the visitors of these days must be read a second time and passed to
     /// [`Store::settle_people`].
+    #[boxed]
     pub async fn replace_people(
         &self,
         days: Vec<(StaleDay, Sketch)>,
@@ -219,6 +227,7 @@ impl Store {
 
     /// Merges the visitors of the second reading into the sketches and marks the days as correct,
     /// as long as their generation is unchanged; returns the number of those days.
+    #[boxed]
     pub async fn settle_people(&self, days: Vec<(StaleDay, Sketch)>) -> Result<u64, StoreError> {
         let operation = "settle the unique visitors of a day";
         self.run_tx(operation, sorted(days), |db, days| {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use shortlink_clickhouse::{Batch, ClickHouse, Columns, Fault, LinkCount, VisitRow};
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
@@ -264,12 +265,14 @@ impl Store {
     }
 
     /// Inserts all stored batches into ClickHouse, also those of other processes; does nothing if visits are in SQL.
+    #[boxed]
     pub async fn flush_visits(&self) -> Result<(), StoreError> {
         self.flush_visits_since(i64::MAX).await
     }
 
     /// As [`Store::flush_visits`] for batches that were stored at least `idle_ms` ago: their process is gone, or its
     /// insertion has failed.
+    #[boxed]
     pub async fn flush_abandoned_visits(
         &self,
         now: Timestamp,

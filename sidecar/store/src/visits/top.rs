@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use shortlink_clickhouse::{ClickHouse, TopLink};
+use shortlink_core::boxed;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
     LinkClicks, MAX_TOGETHER, MOST_CLICKED, MostClicked, Recipient, StoreError,
@@ -70,6 +71,7 @@ impl Clicked {
 
 impl Store {
     /// Returns the links of a campaign, or of none, with the most clicks, at most [`MOST_CLICKED`].
+    #[boxed]
     pub async fn most_clicked(
         &self,
         campaign: Option<CampaignId>,

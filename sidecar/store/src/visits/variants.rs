@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use shortlink_clickhouse::Clicks;
+use shortlink_core::boxed;
 use shortlink_core::conversion::{Amount, ValueTotal};
 use shortlink_core::ports::{Counted, StoreError};
 use shortlink_core::variants::VariantResult;
@@ -266,6 +267,7 @@ impl Conversions {
 
 impl Store {
     /// The results of an A/B test of a link or a campaign, by the names of the variants; those of all links are none.
+    #[boxed]
     pub async fn variant_results(&self, of: Counted) -> Result<Vec<VariantResult>, StoreError> {
         self.read("read the results of variants", of, |db, of| {
             Box::pin(results(db, *of))

@@ -4,6 +4,7 @@
 //! PostgreSQL, transactions commit in another order than that of their numbers.
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{StoreError, Stretch};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::DeviceKind;
@@ -23,6 +24,7 @@ use crate::value::{Row, args};
 
 impl Store {
     /// Lists the stretches in the order in which they were stored, at most `limit`.
+    #[boxed]
     pub async fn stretches(&self, limit: u32) -> Result<Vec<Stretch>, StoreError> {
         let sql = sql!(
             "SELECT id, first_id, last_id, first_at, last_at, visits, stored_at \
@@ -41,6 +43,7 @@ impl Store {
     }
 
     /// Removes stretches that were judged.
+    #[boxed]
     pub async fn remove_stretches(&self, ids: Vec<i64>) -> Result<(), StoreError> {
         let sql = sql!("DELETE FROM visit_stretches WHERE id", IN_NUMBERS);
         let operation = "note visits as judged";
@@ -51,6 +54,7 @@ impl Store {
     /// Reads the visits behind the number `after` whose numbers and times are those of a stretch,
     /// at most `limit`: those of persons by the first rules, and those that were judged by behaviour. Also
     /// returns the number of the last visit that was read; `None` after the last one.
+    #[boxed]
     pub async fn watched_visits(
         &self,
         after: i64,
@@ -79,6 +83,7 @@ impl Store {
 
     /// Reads visits by their numbers, and the time of the first and the last of them in
     /// milliseconds since 1970; those that are gone are left out.
+    #[boxed]
     pub async fn stored_visits(
         &self,
         numbers: &[i64],

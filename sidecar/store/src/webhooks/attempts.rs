@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use shortlink_core::boxed;
 use shortlink_core::ports::StoreError;
 use shortlink_core::webhook::Attempt;
 
@@ -15,6 +16,7 @@ const STORED: u32 = 1000;
 
 impl Store {
     /// Lists the attempts of a webhook, the latest first, those before a number; each with its number.
+    #[boxed]
     pub async fn webhook_attempts(
         &self,
         webhook: &str,
@@ -31,6 +33,7 @@ impl Store {
     }
 
     /// Adds an attempt to the log, such as a test.
+    #[boxed]
     pub async fn note_attempt(&self, webhook: &str, attempt: Attempt) -> Result<(), StoreError> {
         let args = (webhook.to_owned(), vec![attempt]);
         self.run_tx("note an attempt", args, |db, (webhook, attempts)| {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use shortlink_core::boxed;
 use shortlink_core::ports::{ExportedVisit, StoreError};
 use shortlink_core::webhook::{EventType, Reached};
 use vocabulary::CampaignId;
@@ -171,6 +172,7 @@ pub(super) async fn reached_at(
 
 impl Store {
     /// Notes that everything up to a place is stored now.
+    #[boxed]
     pub async fn mark_events(&self, visits: i64, now: Timestamp) -> Result<(), StoreError> {
         let args = (visits, now);
         self.run_tx("mark the place of events", args, |db, (visits, now)| {
@@ -184,6 +186,7 @@ impl Store {
     }
 
     /// Deletes events, at most `limit`, and the noted places of times from before a moment.
+    #[boxed]
     pub async fn forget_events(&self, before: Timestamp, limit: u32) -> Result<(), StoreError> {
         let args = (before, limit);
         self.run_tx("delete old events", args, |db, (before, limit)| {
@@ -202,12 +205,14 @@ impl Store {
     }
 
     /// The number of the last event.
+    #[boxed]
     pub async fn last_event(&self) -> Result<i64, StoreError> {
         let last = self.one("look for new events", LAST, &[], |row| row.get("last"));
         Ok(last.await?.unwrap_or_default())
     }
 
     /// Reads the events behind a number in their order, at most `limit`.
+    #[boxed]
     pub async fn events_after(
         &self,
         after: i64,

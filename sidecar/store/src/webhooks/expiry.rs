@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use shortlink_core::audit::{Action, Subject};
+use shortlink_core::boxed;
 use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{EndPlace, Place, Slice, StoreError};
 use shortlink_core::webhook::{EventType, WebhookSettings};
@@ -175,6 +176,7 @@ fn event(link: &Link, reason: &str) -> NewEvent {
 impl Store {
     /// Reports some of the links that have expired since the last call, up to a time, at most `limit`; returns their
     /// number. Does nothing while no webhook wants it.
+    #[boxed]
     pub async fn report_expired(
         &self,
         until: Timestamp,
