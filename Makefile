@@ -23,7 +23,7 @@ help:
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make alerts  checks the rules for Prometheus and runs their tests'
 	@echo 'make containers-check   builds the images without a registry and runs them'
-	@echo 'make build   the sidecar and the module, into target/'
+	@echo 'make build   the sidecar and the module, optimised, into target/'
 	@echo '             (NGINX=<tarball or tree>: only the module, for that nginx or OpenResty)'
 	@echo 'make deb     Debian packages of both, into target/deb/'
 	@echo '             (NGINX=<tarball or tree>: of the module, for the packages of nginx.org or OpenResty)'
@@ -47,7 +47,8 @@ deb: build
 # What is wrong with the settings shows before the build, which takes minutes the first time.
 run:
 	@scripts/run --check
-	@$(MAKE) --no-print-directory build
+	@scripts/setup
+	@scripts/build run
 	@exec scripts/run
 
 lint:
