@@ -1,11 +1,11 @@
 //! Insertion of batches: changes of the tables that SQL has stored before.
 
-use shortlink_core::boxed;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use clickhouse::insert_formatted::InsertFormatted;
 use clickhouse::{Client, Row};
 use serde::Deserialize;
+use shortlink_core::boxed;
 
 use crate::clicks::CLICKS;
 use crate::columns::{Columns, VISITS, VISITS_BEFORE};

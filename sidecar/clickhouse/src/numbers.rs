@@ -3,11 +3,11 @@
 //! Visits are sorted by their numbers, so that those of one link are anywhere. The filter by code is read as a whole for each
 //! question, and grows with the table; the counts of a link are found at once, and name its batches.
 
-use shortlink_core::boxed;
 use std::fmt::Write as _;
 
 use clickhouse::Row;
 use serde::Deserialize;
+use shortlink_core::boxed;
 use vocabulary::Code;
 
 use crate::statistics::in_hours;

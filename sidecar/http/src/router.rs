@@ -9,8 +9,7 @@ use axum::http::header::CONNECTION;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::any;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use shortlink_core::boxed;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -24,19 +23,16 @@ use super::{apart, console, observe, openapi, proxy, resolve};
 /// Serves visitors on the runtime that polls this, and the API on `api`, until `shutdown`; then accepts no more
 /// connections, and returns when the requests in progress are answered. The caller drops it when `grace` has passed
 /// since then.
-pub fn serve(
+#[boxed]
+pub async fn serve(
     listener: TcpListener,
     app: App,
     api: Handle,
     shutdown: CancellationToken,
     grace: Duration,
-) -> BoxFuture<'static, ()> {
-    let serving = async move {
-        let homes = homes(app, Handle::current(), api);
-        connections::serve(listener, homes, SILENCE, shutdown, grace).await;
-    };
-    // Boxed, so that it is compiled here, and not with what starts it.
-    serving.boxed()
+) {
+    let homes = homes(app, Handle::current(), api);
+    connections::serve(listener, homes, SILENCE, shutdown, grace).await;
 }
 
 /// Builds the routers of visitors and of the API. Each passes the requests of the other kind on to the other's runtime.

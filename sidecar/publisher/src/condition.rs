@@ -1,11 +1,11 @@
 //! Diagnosis of the Redis servers for operators. It changes nothing there.
 
-use shortlink_core::boxed;
 use std::collections::HashMap;
 use std::error::Error;
 
 use jiff::Timestamp;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use shortlink_core::boxed;
 use vocabulary::KeyPrefix;
 
 use super::servers::{Address, RedisOptions, Servers, UrlError};

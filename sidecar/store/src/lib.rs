@@ -56,8 +56,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use shortlink_clickhouse::ClickHouse;
@@ -230,10 +228,11 @@ impl Store {
     }
 
     /// Closes every connection, once the operations in progress have ended.
-    pub fn close(&self) -> BoxFuture<'_, ()> {
+    #[boxed]
+    pub async fn close(&self) {
         match &self.engine {
-            Engine::Sqlite(store) => store.close().boxed(),
-            Engine::Postgres(store) => store.close().boxed(),
+            Engine::Sqlite(store) => store.close().await,
+            Engine::Postgres(store) => store.close().await,
         }
     }
 }
@@ -243,17 +242,15 @@ impl Store {
 ///
 /// # Errors
 /// When there is no such store, it can't be opened, or its schema is another one.
-pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenError>> {
-    async move {
-        let store = open_engine(options).await?;
-        let sink = place::open(&store, options.visits.as_ref()).await?;
-        Ok(Arc::new(Store {
-            creation: Creation::new(options.find_by_target),
-            sink: sink.map(Arc::new),
-            ..store
-        }))
-    }
-    .boxed()
+#[boxed]
+pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
+    let store = open_engine(options).await?;
+    let sink = place::open(&store, options.visits.as_ref()).await?;
+    Ok(Arc::new(Store {
+        creation: Creation::new(options.find_by_target),
+        sink: sink.map(Arc::new),
+        ..store
+    }))
 }
 
 /// Opens the database of a URL. Visits are taken to be in it.
@@ -291,14 +288,12 @@ pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize,
 ///
 /// # Errors
 /// When it can't be reached.
-pub fn server(options: &StoreOptions) -> BoxFuture<'_, Result<Option<ServerState>, OpenError>> {
-    async move {
-        match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
-            Scheme::Sqlite => Ok(None),
-            Scheme::Postgres => Ok(Some(PostgresStore::server(options).await?)),
-        }
+#[boxed]
+pub async fn server(options: &StoreOptions) -> Result<Option<ServerState>, OpenError> {
+    match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(None),
+        Scheme::Postgres => Ok(Some(PostgresStore::server(options).await?)),
     }
-    .boxed()
 }
 
 /// The file that a store is in, if it is one.

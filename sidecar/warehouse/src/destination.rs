@@ -1,6 +1,5 @@
 //! The place that files are written to.
 
-use shortlink_core::boxed;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use object_store::aws::AmazonS3;
 use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutPayload};
+use shortlink_core::boxed;
 
 use crate::{Progress, WarehouseError, bucket, cause};
 

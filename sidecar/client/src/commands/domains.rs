@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 
+use super::boxed;
 use super::session::Session;
 use super::show::{elements, member, plain, second};
 use crate::columns::Columns;

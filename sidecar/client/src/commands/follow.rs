@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use async_recursion::async_recursion as boxed;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::form_urlencoded::Serializer;
 
+use super::boxed;
 use super::session::Session;
 use super::values::{CodeText, campaign_id};
 use crate::output::print;

@@ -1,6 +1,5 @@
 //! The queue of a listener, and its delivery.
 
-use shortlink_core::boxed;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::Mutex;
+use shortlink_core::boxed;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

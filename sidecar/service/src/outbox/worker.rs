@@ -5,9 +5,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use jiff::SignedDuration;
+use shortlink_core::boxed;
 use shortlink_core::ports::{
     self, Adopted, MAX_TOGETHER, Mark, PublishError, Session, Settled, Waiting,
 };
@@ -83,12 +82,8 @@ impl Worker {
     }
 
     /// Runs until `shutdown`, then settles the last confirmations.
-    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-        // Boxed, so that it is compiled here, and not with what starts it.
-        self.run_rounds(shutdown).boxed()
-    }
-
-    async fn run_rounds(mut self, shutdown: CancellationToken) {
+    #[boxed]
+    pub async fn run(mut self, shutdown: CancellationToken) {
         let mut pause = FIRST_PAUSE;
         let mut is_failing = false;
         let mut forget_at = Instant::now();
