@@ -13,6 +13,10 @@ use super::show::{block, member, parse};
 use crate::output::print;
 use crate::{Failure, Problem};
 
+/// The help of `--parameter`: a link has parameters only with a campaign, a text has variables without one as well.
+const PARAMETER: &str =
+    "Value of a variable of the text, or of a parameter of the campaign's target. Can be repeated";
+
 /// Commands for the texts of messages.
 #[derive(Debug, Subcommand)]
 pub enum MessagesCommand {
@@ -24,6 +28,7 @@ pub enum MessagesCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("parameter", |option| option.help(PARAMETER)))]
 pub struct CreateArguments {
     /// Text of the message. A name in braces, such as {name}, is a variable; `--parameter name=Ann` sets it.
     text: String,
