@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -178,8 +178,11 @@ pub async fn hold(url: &str, table: &str) -> impl Sized + use<> {
     session
 }
 
-/// A ClickHouse server in a temporary directory, by its port. It ends as [`Server`] does.
-static CLICKHOUSE: LazyLock<(u16, Child)> = LazyLock::new(|| {
+/// ClickHouse servers in temporary directories, by their ports. They end as [`Server`] does. One server executes one
+/// statement at a time: with two, tests do not wait for each other.
+static CLICKHOUSE: [LazyLock<(u16, Child)>; 2] = [const { LazyLock::new(start_clickhouse) }; 2];
+
+fn start_clickhouse() -> (u16, Child) {
     let directory = tempfile::tempdir().expect("a temporary directory").keep();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/clickhouse");
     let mut child = Command::new(script)
@@ -194,12 +197,13 @@ static CLICKHOUSE: LazyLock<(u16, Child)> = LazyLock::new(|| {
         .read_line(&mut port)
         .expect("text");
     (port.trim_end().parse().expect("a port"), child)
-});
+}
 
 /// The URL of a new database of ClickHouse.
 pub fn new_clickhouse() -> SecretString {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let (port, number) = (CLICKHOUSE.0, NEXT.fetch_add(1, Ordering::Relaxed));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let port = CLICKHOUSE[number % CLICKHOUSE.len()].0;
     format!("clickhouse://127.0.0.1:{port}/test{number}").into()
 }
 

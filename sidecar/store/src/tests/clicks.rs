@@ -366,12 +366,15 @@ async fn clicks_are_those_of_all_visits(fixture: Fixture) {
         }
         scene.check().await;
     }
-    // Links lose their clicks one by one, and get them back.
+    // Links lose their clicks one by one, then several at once, and get them back.
     for class in [Class::Scanner, Class::Human] {
         let visits = all_visits(&scene.fixture.store).await;
-        for visit in visits {
-            let mut verdicts = verdicts(&mut StdRng::seed_from_u64(1), vec![visit]);
-            verdicts[0].1.classification.class = class;
+        let (first, others) = visits.split_at(40);
+        for some in first.chunks(1).chain(others.chunks(20)) {
+            let mut verdicts = verdicts(&mut StdRng::seed_from_u64(1), some.to_vec());
+            for (_, verdict) in &mut verdicts {
+                verdict.classification.class = class;
+            }
             reclassify(&scene.fixture.store, verdicts).await;
         }
         scene.check().await;
