@@ -116,34 +116,38 @@ pub async fn lock(url: &str) -> impl Sized + use<> {
 /// A server in a temporary directory. It ends when its standard input does, which is when this
 /// process ends.
 struct Server {
-    directory: String,
+    /// Its directory, or its port.
+    place: String,
     _process: Child,
 }
 
-static SERVER: LazyLock<Server> = LazyLock::new(|| {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-postgres");
-    let mut child = Command::new(script)
-        .arg("scratch")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("scripts/test-postgres");
-    let mut directory = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe"))
-        .read_line(&mut directory)
-        .expect("text");
-    assert!(
-        !directory.is_empty(),
-        "PostgreSQL does not start: see above"
-    );
-    Server {
-        directory: directory.trim_end().to_owned(),
-        _process: child,
+impl Server {
+    /// Starts a script, which prints the place of its server.
+    fn start(script: &str, arguments: &[&str]) -> Self {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut process = Command::new(format!("{root}/{script}"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect(script);
+        let mut place = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe"))
+            .read_line(&mut place)
+            .expect("text");
+        assert!(!place.is_empty(), "{script} starts no server: see above");
+        Self {
+            place: place.trim_end().to_owned(),
+            _process: process,
+        }
     }
-});
+}
+
+static POSTGRES: LazyLock<Server> =
+    LazyLock::new(|| Server::start("scripts/test-postgres", &["scratch"]));
 
 fn url(database: &str) -> String {
-    let socket = SERVER.directory.replace('/', "%2F");
+    let socket = POSTGRES.place.replace('/', "%2F");
     format!("postgres://shortlink@{socket}/{database}")
 }
 
@@ -178,32 +182,20 @@ pub async fn hold(url: &str, table: &str) -> impl Sized + use<> {
     session
 }
 
-/// ClickHouse servers in temporary directories, by their ports. They end as [`Server`] does. One server executes one
-/// statement at a time: with two, tests do not wait for each other.
-static CLICKHOUSE: [LazyLock<(u16, Child)>; 2] = [const { LazyLock::new(start_clickhouse) }; 2];
+/// Two, since one executes one statement at a time, and tests would wait for each other.
+static CLICKHOUSE: [LazyLock<Server>; 2] = [const { LazyLock::new(start_clickhouse) }; 2];
 
-fn start_clickhouse() -> (u16, Child) {
+fn start_clickhouse() -> Server {
     let directory = tempfile::tempdir().expect("a temporary directory").keep();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/clickhouse");
-    let mut child = Command::new(script)
-        .arg(directory)
-        .args(["0", "watch"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("scripts/clickhouse");
-    let mut port = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe"))
-        .read_line(&mut port)
-        .expect("text");
-    (port.trim_end().parse().expect("a port"), child)
+    let directory = directory.to_str().expect("text");
+    Server::start("scripts/clickhouse", &[directory, "0", "watch"])
 }
 
 /// The URL of a new database of ClickHouse.
 pub fn new_clickhouse() -> SecretString {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let port = CLICKHOUSE[number % CLICKHOUSE.len()].0;
+    let port = &CLICKHOUSE[number % CLICKHOUSE.len()].place;
     format!("clickhouse://127.0.0.1:{port}/test{number}").into()
 }
 

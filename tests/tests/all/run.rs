@@ -10,8 +10,12 @@ use shortlink_tests::process::Process;
 use shortlink_tests::wait::{SOON, until};
 use shortlink_tests::{http, ports, stack, workspace};
 
-/// The script in a folder of the project.
-fn script(project: &Path, var: &Path, public: &str, internal: &str) -> Command {
+fn script(var: &Path, public: &str, internal: &str) -> Command {
+    script_of(workspace(), var, public, internal)
+}
+
+/// The script in another folder of the project.
+fn script_of(project: &Path, var: &Path, public: &str, internal: &str) -> Command {
     let mut command = Command::new(project.join("scripts/run"));
     command
         .env("VAR_DIR", var)
@@ -72,7 +76,7 @@ fn wait_until_nothing_is_left(folder: &Path) {
 fn run_and_use(project: &Path, var: &Path, run: u32) -> String {
     let (public, internal) = (ports::free().to_string(), ports::free().to_string());
     let log = var.with_extension(format!("log{run}"));
-    let script = script(project, var, &public, &internal);
+    let script = script_of(project, var, &public, &internal);
     let mut process = Process::start("scripts/run", &script, &log);
     process.wait_ready(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("Ctrl-C stops")));
     let said = process.log();
@@ -111,7 +115,7 @@ fn run_and_use(project: &Path, var: &Path, run: u32) -> String {
     );
 
     // A second one on the same directory reports the first, and disturbs nothing.
-    let other = refused(&mut self::script(project, var, "1", "2"));
+    let other = refused(&mut script_of(project, var, "1", "2"));
     assert!(other.contains("another run"), "{other}");
     assert_eq!(http::get(port, &format!("/{code}")).status, 302);
     // Its workers, of another user, can read the pages.
@@ -146,7 +150,7 @@ fn a_newcomer_runs_it_twice_and_nothing_is_left_running() {
     assert_eq!(kept, check_keys);
     // Without the keys, all codes would be unknown.
     fs::remove_file(var.join("check-keys")).expect("check keys");
-    let said = refused(&mut script(workspace(), &var, &free(), &free()));
+    let said = refused(&mut script(&var, &free(), &free()));
     assert!(said.contains("check-keys is missing"), "{said}");
     // A directory from before there were check keys keeps its codes.
     fs::write(var.join("shortlink.toml"), "").expect("a file");
@@ -168,10 +172,7 @@ fn until_the_sidecar_is_optimised_the_other_one_starts_and_is_named() {
     fs::create_dir_all(target.join("debug")).expect("a folder");
     let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to).expect("a link");
     for entry in fs::read_dir(workspace()).expect("the project").flatten() {
-        if !["target", ".git", "var"]
-            .map(Into::into)
-            .contains(&entry.file_name())
-        {
+        if entry.file_name() != "target" {
             link(&entry.path(), &project.join(entry.file_name()));
         }
     }
@@ -197,11 +198,7 @@ fn a_part_that_dies_is_named_and_the_rest_is_stopped() {
     let var = directory.path().join("var");
     let (public, internal) = (ports::free().to_string(), ports::free().to_string());
     let log = var.with_extension("log");
-    let mut process = Process::start(
-        "scripts/run",
-        &script(workspace(), &var, &public, &internal),
-        &log,
-    );
+    let mut process = Process::start("scripts/run", &script(&var, &public, &internal), &log);
     process.wait_ready(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("Ctrl-C stops")));
     let nginx = fs::read_to_string(var.join("nginx.pid")).expect("nginx' pid");
     let nginx = nix::unistd::Pid::from_raw(nginx.trim().parse().expect("a pid"));
@@ -221,13 +218,13 @@ fn wrong_settings_and_taken_ports_are_told_in_one_line() {
     let var = directory.path().join("var");
     let free = ports::free().to_string();
     for wrong in ["abc", "0", "99999", "-1", "80 80", "08080"] {
-        let said = refused(&mut script(workspace(), &var, wrong, &free));
+        let said = refused(&mut script(&var, wrong, &free));
         assert!(
             said.contains("PUBLIC_PORT") && said.contains("1 to 65535"),
             "{wrong}: {said}"
         );
     }
-    let said = refused(&mut script(workspace(), &var, &free, &free));
+    let said = refused(&mut script(&var, &free, &free));
     assert!(
         said.contains("PUBLIC_PORT") && said.contains("INTERNAL_PORT"),
         "{said}"
@@ -235,31 +232,27 @@ fn wrong_settings_and_taken_ports_are_told_in_one_line() {
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let said = refused(&mut script(workspace(), &var, &port, &free));
+    let said = refused(&mut script(&var, &port, &free));
     assert!(
         said.contains(&port) && said.contains("PUBLIC_PORT"),
         "{said}"
     );
-    let said = refused(&mut script(workspace(), &var, &free, &port));
+    let said = refused(&mut script(&var, &free, &port));
     assert!(
         said.contains(&port) && said.contains("INTERNAL_PORT"),
         "{said}"
     );
 
-    let said = refused(script(workspace(), &var, &free, "8081").env("VAR_DIR", "/proc/nosuch"));
+    let said = refused(script(&var, &free, "8081").env("VAR_DIR", "/proc/nosuch"));
     assert!(said.contains("VAR_DIR"), "{said}");
-    let said = refused(
-        script(workspace(), &var, &free, &ports::free().to_string())
-            .env("SHORTLINK_BIN", "/nosuch"),
-    );
+    let said =
+        refused(script(&var, &free, &ports::free().to_string()).env("SHORTLINK_BIN", "/nosuch"));
     assert!(
         said.contains("/nosuch") && said.contains("make build"),
         "{said}"
     );
-    let said = refused(
-        script(workspace(), &var, &free, &ports::free().to_string())
-            .env("PATH", "/nosuch:/bin/nosuch"),
-    );
+    let said =
+        refused(script(&var, &free, &ports::free().to_string()).env("PATH", "/nosuch:/bin/nosuch"));
     assert!(
         said.contains("missing") || said.contains("No such file"),
         "{said}"
@@ -357,7 +350,7 @@ fn a_taken_port_shows_before_the_build() {
     let port = ports::free();
     let taken = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
     let port = port.to_string();
-    let mut check = script(workspace(), &var, &port, &ports::free().to_string());
+    let mut check = script(&var, &port, &ports::free().to_string());
     // Not even the programs need to be there.
     check
         .arg("--check")
@@ -369,7 +362,7 @@ fn a_taken_port_shows_before_the_build() {
         "{said}"
     );
     drop(taken);
-    let mut check = script(workspace(), &var, &port, &ports::free().to_string());
+    let mut check = script(&var, &port, &ports::free().to_string());
     assert!(
         check
             .arg("--check")
